@@ -1,0 +1,15 @@
+#!/bin/sh
+# Remake locks/: what ./flint installs, pinned by version and hash. Needs uv; run after changing pyproject.toml.
+# locks/core.txt runs the broker, locks/dev.txt adds what the tests need. The build backend, with what it needs
+# to install in place, is in both, so that the project itself installs without fetching anything else.
+set -eu
+cd "$(dirname "$0")/.."
+
+compile() {
+    printf 'hatchling\neditables\n' | uv pip compile --quiet --universal --generate-hashes --no-header \
+        --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 "$@" pyproject.toml -
+}
+
+compile --output-file locks/core.txt
+compile --group dev --constraint locks/core.txt --output-file locks/dev.txt
+echo "locks/core.txt: $(grep -c '==' locks/core.txt) packages, locks/dev.txt: $(grep -c '==' locks/dev.txt)"

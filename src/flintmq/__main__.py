@@ -1,0 +1,3 @@
+from flintmq.cli.main import main
+
+main()

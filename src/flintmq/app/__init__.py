@@ -1,0 +1,1 @@
+"""The composition root: builds the real effects and wires everything together."""

@@ -1,0 +1,45 @@
+"""Answers as bytes, and errors as wire codes. The one place where an exception becomes a code."""
+
+from __future__ import annotations
+
+import struct
+
+from flintmq.broker.request import Pieces, Request
+from flintmq.cluster.metadata_store import StoreError
+from flintmq.errors import CorruptionError, ErrorCode, RequestError, StorageError
+from flintmq.protocol.compiler import encoder
+from flintmq.protocol.header import response_header, response_is_flexible
+from flintmq.protocol.structures import Message
+
+_SIZE = struct.Struct(">i")
+_ROOM = bytes(4)
+
+
+def encode_answer(request: Request, response: Message) -> Pieces:
+    out = start_answer(request)
+    encoder(type(response), request.version)(response, out)
+    finish_answer(out, len(out))
+    return [out]
+
+
+def start_answer(request: Request) -> bytearray:
+    """Room for the size, then the header."""
+    flexible = response_is_flexible(request.api.key, request.version)
+    return bytearray(_ROOM + response_header(request.correlation_id, flexible))
+
+
+def finish_answer(first: bytearray, size: int) -> None:
+    """Set the size of an answer that has `size` bytes in all, beginning with `first`."""
+    _SIZE.pack_into(first, 0, size - 4)
+
+
+def error_code_of(error: BaseException) -> ErrorCode:
+    if isinstance(error, RequestError):
+        return error.code
+    if isinstance(error, StorageError | OSError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, CorruptionError):
+        return ErrorCode.CORRUPT_MESSAGE
+    if isinstance(error, StoreError):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,137 @@
+"""From a frame to its handler, and from what the handler says to bytes. 
+
+    socket → frame → parse header → find the API and version → decode → handler → encode → answer
+
+A client's mistake is answered; bytes that make no sense close that connection; anything unforeseen is a bug,
+logged with its traceback and answered UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+from flintmq.broker.answers import encode_answer, error_code_of
+from flintmq.broker.apis import BY_KEY, Api
+from flintmq.broker.request import Connection, Request
+from flintmq.broker.services import Services
+from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from flintmq.protocol import messages
+from flintmq.protocol.compiler import decoder
+from flintmq.protocol.header import API_VERSIONS_KEY, parse_request_header
+from flintmq.protocol.structures import Message
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
+        """One frame of a connection. None if the connection was refused."""
+        try:
+            key, version, correlation_id, client_id, position = parse_request_header(frame, 0, len(frame))
+            api = BY_KEY.get(key)
+            if api is None:
+                raise ProtocolError(f"API {key} is not served")
+            request = Request(connection, api, version, correlation_id, client_id, frame, position)
+            lowest, highest = api.versions
+            if not lowest <= version <= highest:
+                self._refuse_version(request)
+            elif api.raw is not None:
+                later = api.raw(request, self._services)
+                if later is not None:
+                    self._own(connection, self._finish_raw(request, later))
+            else:
+                self._handle(request, api)
+        except ProtocolError as error:
+            connection.refuse(str(error))
+            return None
+        except Exception:
+            logger.exception("a request of %s failed", connection.session.peer)
+            connection.refuse("a request could not be handled")
+            return None
+        request.frame = None
+        return request
+
+    def closed(self, connection: Connection) -> None:
+        for task in self._tasks.pop(connection, ()):
+            task.cancel()
+
+    async def drain(self) -> None:
+        """Wait for the handlers that are at work."""
+        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- handlers of decoded messages
+
+    def _handle(self, request: Request, api: Api) -> None:
+        assert request.frame is not None and api.handler is not None
+        message, _ = decoder(messages.request_of(api.key), request.version)(request.frame, request.body_position)
+        try:
+            outcome = api.handler(request, message, self._services)
+        except Exception as error:
+            self._answer_error(request, message, error)
+            return
+        if isinstance(outcome, Message):
+            request.pieces = encode_answer(request, outcome)
+        elif outcome is not None:
+            self._own(request.connection, self._finish(request, message, outcome))
+
+    def _own(self, connection: Connection, work: Coroutine[Any, Any, None]) -> None:
+        """A task owned by its connection, whose requests in flight bound their number too."""
+        task = asyncio.ensure_future(work)
+        tasks = self._tasks.setdefault(connection, set())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _finish_raw(self, request: Request, later: Awaitable[None]) -> None:
+        try:
+            await later
+        except Exception:
+            logger.exception("%s of %s failed", request.api.name, request.session.peer)
+            request.connection.refuse(f"{request.api.name} could not be handled")
+
+    async def _finish(self, request: Request, message: Any, outcome: Awaitable[Message | None]) -> None:
+        try:
+            response = await outcome
+        except Exception as error:
+            self._answer_error(request, message, error)
+            if request.pieces is not None:
+                request.connection.answered(request)
+            return
+        if response is not None:
+            request.answer(encode_answer(request, response))
+
+    def _answer_error(self, request: Request, message: Any, error: Exception) -> None:
+        """The whole request failed: say so where its response has a place for it, else close."""
+        code = error_code_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger.error("%s of %s failed", request.api.name, request.session.peer, exc_info=error)
+        response_class = messages.response_of(request.api.key)
+        response = response_class()
+        if not hasattr(response, "error_code"):
+            request.connection.refuse(f"{request.api.name} failed: {error}")
+            return
+        response.error_code = code
+        if hasattr(response, "error_message"):
+            response.error_message = str(error)
+        request.pieces = encode_answer(request, response)
+
+    def _refuse_version(self, request: Request) -> None:
+        """ApiVersions in a version too new is answered in version 0, so that the client can choose (KIP-511)."""
+        if request.api.key != API_VERSIONS_KEY:
+            lowest, highest = request.api.versions
+            raise UnsupportedVersion(
+                f"{request.api.name} is served in versions {lowest} to {highest}, not {request.version}"
+            )
+        request.version = 0
+        assert request.api.handler is not None
+        response = request.api.handler(request, None, self._services)
+        assert isinstance(response, Message)
+        request.pieces = encode_answer(request, response)
+

@@ -1,0 +1,178 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, then only what changes. Pure.
+
+    id 0, epoch -1     no session: everything in every request
+    id 0, epoch 0      everything, and a session please
+    id N, epoch 0      drop session N; everything, and a new one
+    id N, epoch -1     drop session N; everything
+    id N, epoch E > 0  only what changed since epoch E-1
+
+The number of sessions is bounded; when it is reached, the one idle longest makes room if it has been idle
+for two minutes, else the client simply gets no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flintmq.effects import Clock, Random
+from flintmq.errors import ErrorCode
+from flintmq.protocol.fetch import FIRST_TOPIC_IDS, Fetched
+from flintmq.protocol.messages import FetchRequest
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EVICTION_IDLE_S = 120.0
+_MAX_INT32 = 0x7FFFFFFF
+
+Key = tuple[str | bytes, int]
+
+
+class Wanted:
+    """A partition that a client fetches, and what it was last told."""
+
+    __slots__ = (
+        "fetch_offset", "high_watermark", "last_fetched_epoch", "leader_epoch", "max_bytes", "partition",
+        "start_offset", "topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str | bytes, data: FetchRequest.FetchPartition) -> None:
+        self.topic = topic
+        self.partition = data.partition
+        self.high_watermark = -1
+        self.start_offset = -1
+        self.update(data)
+
+    def update(self, data: FetchRequest.FetchPartition) -> None:
+        self.leader_epoch = data.current_leader_epoch
+        self.fetch_offset = data.fetch_offset
+        self.last_fetched_epoch = data.last_fetched_epoch
+        self.max_bytes = data.partition_max_bytes
+
+    def must_tell(self, told: Fetched) -> bool:
+        """Whether an incremental response needs this answer; remembers it as told."""
+        changed = (
+            told.records is not None
+            or told.error_code != 0
+            or told.diverging is not None
+            or told.high_watermark != self.high_watermark
+            or told.start_offset != self.start_offset
+        )
+        # After an error the partition is told again, whatever it says.
+        self.high_watermark = -1 if told.error_code else told.high_watermark
+        self.start_offset = told.start_offset
+        return changed
+
+
+class FetchSession:
+    __slots__ = ("by_id", "epoch", "session_id", "used_at", "wanted")
+
+    def __init__(self, session_id: int, by_id: bool, wanted: dict[Key, Wanted], used_at: float) -> None:
+        self.session_id = session_id
+        self.by_id = by_id
+        self.wanted = wanted
+        self.epoch = 1
+        self.used_at = used_at
+
+    def update(self, message: FetchRequest) -> None:
+        wanted = self.wanted
+        for topic in message.forgotten_topics_data:
+            name = topic.topic_id if self.by_id else topic.topic
+            for partition in topic.partitions:
+                wanted.pop((name, partition), None)
+        for fetch_topic in message.topics:
+            name = fetch_topic.topic_id if self.by_id else fetch_topic.topic
+            for data in fetch_topic.partitions:
+                known = wanted.get((name, data.partition))
+                if known is None:
+                    wanted[name, data.partition] = Wanted(name, data)
+                else:
+                    known.update(data)
+        self.epoch = 1 if self.epoch == _MAX_INT32 else self.epoch + 1
+
+    def served(self, wanted: Iterable[Wanted]) -> None:
+        """Those that got records go to the end, so that all get their turn."""
+        for one in wanted:
+            key = (one.topic, one.partition)
+            if self.wanted.pop(key, None) is not None:
+                self.wanted[key] = one
+
+
+class FetchContext:
+    """What one request asks for, after its session is taken into account."""
+
+    __slots__ = ("error", "incremental", "session", "wanted")
+
+    def __init__(
+        self,
+        wanted: list[Wanted],
+        session: FetchSession | None = None,
+        *,
+        incremental: bool = False,
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.incremental = incremental
+        self.error = error
+
+    @property
+    def session_id(self) -> int:
+        return self.session.session_id if self.session is not None else 0
+
+
+class FetchSessions:
+    def __init__(self, *, clock: Clock, random: Random, slots: int) -> None:
+        self._clock = clock
+        self._random = random
+        self._slots = slots
+        # The least recently used first.
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(self, message: FetchRequest, version: int) -> FetchContext:
+        session_id, epoch = message.session_id, message.session_epoch
+        by_id = version >= FIRST_TOPIC_IDS
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id:
+                self._sessions.pop(session_id, None)
+            wanted = _all(message, by_id)
+            session = None
+            if epoch == INITIAL_EPOCH and wanted:
+                session = self._create(wanted, by_id)
+            return FetchContext(list(wanted.values()), session)
+        found = self._sessions.get(session_id)
+        if found is None:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if found.epoch != epoch:
+            return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if found.by_id != by_id:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        del self._sessions[session_id]
+        self._sessions[session_id] = found
+        found.used_at = self._clock.monotonic()
+        found.update(message)
+        return FetchContext(list(found.wanted.values()), found, incremental=True)
+
+    def _create(self, wanted: dict[Key, Wanted], by_id: bool) -> FetchSession | None:
+        now = self._clock.monotonic()
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now - oldest.used_at < EVICTION_IDLE_S:
+                return None
+            del self._sessions[oldest.session_id]
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = int.from_bytes(self._random.bytes(4), "big") & _MAX_INT32
+        session = self._sessions[session_id] = FetchSession(session_id, by_id, wanted, now)
+        return session
+
+
+def _all(message: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
+    wanted: dict[Key, Wanted] = {}
+    for topic in message.topics:
+        name = topic.topic_id if by_id else topic.topic
+        for data in topic.partitions:
+            wanted[name, data.partition] = Wanted(name, data)
+    return wanted

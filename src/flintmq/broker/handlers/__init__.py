@@ -1,0 +1,1 @@
+"""One small translator for each API: from a request to the domain and back."""

@@ -1,0 +1,50 @@
+"""ApiVersions (18), versions 0–4: what this broker serves, before anything else is said.
+
+A request in a version too new comes here as None and is answered in version 0 with UNSUPPORTED_VERSION and the
+list, so that the client can choose (KIP-511). From version 3 on the client names its software, and is told the
+cluster's features (KIP-584).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flintmq.broker.features import FEATURES
+from flintmq.broker.request import Request
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: Request, message: ApiVersionsRequest | None, services: Services) -> ApiVersionsResponse:
+    from flintmq.broker.apis import APIS  # the list names this handler, so it cannot be imported earlier
+
+    response = ApiVersionsResponse()
+    if message is None:
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+    elif request.version >= 3:
+        name, version = message.client_software_name, message.client_software_version
+        if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+            response.error_code = ErrorCode.INVALID_REQUEST
+            return response
+        request.session.client_software = (name, version)
+    response.api_keys = [
+        ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1])
+        for api in APIS
+        if not api.brokers_only
+    ]
+    response.supported_features = [
+        ApiVersionsResponse.SupportedFeatureKey(name=f.name, min_version=f.lowest, max_version=f.highest)
+        for f in FEATURES
+    ]
+    response.finalized_features = [
+        ApiVersionsResponse.FinalizedFeatureKey(name=f.name, min_version_level=f.level, max_version_level=f.level)
+        for f in FEATURES
+    ]
+    response.finalized_features_epoch = services.metadata.image.revision
+    return response

@@ -1,0 +1,220 @@
+"""Fetch (1), versions 4–18: records from many partitions, at once or when enough have arrived (B5).
+
+Sessions from version 7 on (KIP-227), topic ids from 13 on (KIP-516), divergence of epochs from 12 on. A fetch
+that finds fewer than `min_bytes` is parked on its partitions with one timer, and woken by the append; it reads
+again only what changed since. Visible is what lies below the high watermark, or below the last stable offset
+for read_committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from flintmq.broker.answers import error_code_of, finish_answer, start_answer
+from flintmq.broker.fetch_sessions import FetchContext, Wanted
+from flintmq.broker.request import Request
+from flintmq.cluster.partition import Partition
+from flintmq.effects import Timer
+from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.protocol.fetch import Fetched, decode_request, encode_response, size_of
+from flintmq.protocol.messages import FetchRequest
+from flintmq.storage.log import Isolation
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+logger = logging.getLogger(__name__)
+
+
+def handle(request: Request, services: Services) -> None:
+    assert request.frame is not None
+    message = decode_request(request.frame, request.body_position, request.version)
+    context = services.sessions.context(message, request.version)
+    _Fetch(request, message, context, services).start()
+
+
+class _Fetch:
+    """One fetch, from its first read to its answer. A Reader of the partitions it waits for."""
+
+    __slots__ = (
+        "_arrived", "_changed", "_context", "_isolation", "_max_bytes", "_max_wait_ms", "_min_bytes",
+        "_parked", "_request", "_results", "_services", "_timer", "_urgent",
+    )  # fmt: skip
+
+    def __init__(
+        self, request: Request, message: FetchRequest, context: FetchContext, services: Services
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._services = services
+        self._isolation = Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        self._max_wait_ms = message.max_wait_ms
+        self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
+        self._min_bytes = min(message.min_bytes, self._max_bytes)
+        self._results: dict[Wanted, Fetched] = {}
+        self._urgent = False
+        self._arrived = 0
+        self._parked: dict[Partition, list[Wanted]] = {}
+        self._changed: dict[Partition, None] = {}
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        context = self._context
+        size = self._read(context.wanted)
+        if (
+            size >= self._min_bytes
+            or self._urgent
+            or self._max_wait_ms <= 0
+            or not context.wanted
+            or context.error is not ErrorCode.NONE
+        ):
+            self._request.pieces = self._pieces()
+        else:
+            self._park(size)
+
+    # ---- reading
+
+    def _read(self, wanted: list[Wanted]) -> int:
+        """Read these partitions anew; the size of all that is found, theirs and the others'."""
+        for one in wanted:
+            self._results.pop(one, None)
+        size = sum(result.records.size for result in self._results.values() if result.records is not None)
+        for one in wanted:
+            result = self._results[one] = self._read_one(one, self._max_bytes - size, at_least_one=size == 0)
+            if result.records is not None:
+                size += result.records.size
+            if result.error_code or result.diverging is not None:
+                self._urgent = True
+        return size
+
+    def _read_one(self, wanted: Wanted, budget: int, *, at_least_one: bool) -> Fetched:
+        partition = self._services.partitions.get(wanted.topic, wanted.partition)
+        if partition is None:
+            if isinstance(wanted.topic, bytes) and wanted.topic not in self._services.metadata.image.topics_by_id:
+                return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log = partition.log
+        try:
+            check_epoch(partition, wanted.leader_epoch)
+            diverging = self._divergence(partition, wanted)
+            records = None
+            if diverging is None and (budget > 0 or at_least_one):
+                records = log.read(
+                    wanted.fetch_offset,
+                    min(wanted.max_bytes, max(budget, 0)),
+                    self._isolation,
+                    at_least_one=at_least_one,
+                )
+                if records is not None and log.config.flint_verify_on_read:
+                    log.verify(records)
+        except (FlintError, OSError) as error:
+            code = error_code_of(error)
+            if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                logger.warning("reading %s at offset %d: %s", log.name, wanted.fetch_offset, error)
+            return Fetched(wanted.partition, code)
+        return Fetched(
+            wanted.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.start_offset,
+            records,
+            () if self._isolation is Isolation.READ_COMMITTED else None,
+            diverging,
+        )
+
+    @staticmethod
+    def _divergence(partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
+        """KIP-595: a reader whose last epoch ended elsewhere must go back."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        log = partition.log
+        epoch, end_offset = log.epochs.end_offset_of(wanted.last_fetched_epoch, log.end_offset)
+        if epoch < 0:
+            raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, "The last fetched epoch is not known here.")
+        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+            return epoch, end_offset
+        return None
+
+    # ---- waiting
+
+    def _park(self, size: int) -> None:
+        self._arrived = size
+        for wanted in self._context.wanted:
+            partition = self._services.partitions.get(wanted.topic, wanted.partition)
+            if partition is not None:
+                self._parked.setdefault(partition, []).append(wanted)
+                partition.park(self)
+        self._request.cancel = self._unpark
+        self._timer = self._services.timers.call_later(self._max_wait_ms / 1000, self._expired)
+
+    def _unpark(self) -> None:
+        for partition in self._parked:
+            partition.unpark(self)
+        self._parked.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def records_arrived(self, partition: Partition, size: int) -> None:
+        self._changed[partition] = None
+        self._arrived += size
+        if self._arrived < self._min_bytes and not partition.deleted and partition.log.offline is None:
+            return
+        self._arrived = self._reread()
+        if self._arrived >= self._min_bytes or self._urgent:
+            self._answer()
+
+    def _reread(self) -> int:
+        wanted = [one for partition in self._changed for one in self._parked.get(partition, ())]
+        self._changed.clear()
+        return self._read(wanted)
+
+    def _expired(self) -> None:
+        self._timer = None
+        self._reread()
+        self._answer()
+
+    def _answer(self) -> None:
+        self._unpark()
+        self._request.cancel = None
+        self._request.answer(self._pieces())
+
+    # ---- answering
+
+    def _pieces(self) -> list:  # type: ignore[type-arg]
+        context = self._context
+        topics: list[tuple[str | bytes, list[Fetched]]] = []
+        served = []
+        for wanted in context.wanted:
+            result = self._results[wanted]
+            if result.records is not None:
+                served.append(wanted)
+            if context.session is not None and not wanted.must_tell(result) and context.incremental:
+                continue
+            if not topics or topics[-1][0] != wanted.topic:
+                topics.append((wanted.topic, []))
+            topics[-1][1].append(result)
+        if context.session is not None:
+            context.session.served(served)
+        request = self._request
+        pieces = encode_response(
+            start_answer(request),
+            request.version,
+            throttle_ms=0,
+            error_code=context.error,
+            session_id=context.session_id,
+            topics=topics,
+        )
+        finish_answer(pieces[0], size_of(pieces))  # type: ignore[arg-type]
+        return pieces
+
+
+def check_epoch(partition: Partition, leader_epoch: int) -> None:
+    """The leader epoch that a client believes in, or -1 (KIP-320)."""
+    if leader_epoch < 0 or leader_epoch == partition.leader_epoch:
+        return
+    if leader_epoch < partition.leader_epoch:
+        raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, "The client knows an older leader epoch.")
+    raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, "The client knows a newer leader epoch.")

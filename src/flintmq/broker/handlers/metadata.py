@@ -1,0 +1,124 @@
+"""Metadata (3), versions 0–13: brokers, topics, leaders; topics are made on the way if allowed (Z3).
+
+No topics means all of them in version 0, and none from version 1 on, where null means all. Topics may be
+named by id from version 12 on. A topic that is made is answered at once: its leader is this broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
+from flintmq.broker.request import Request
+from flintmq.cluster.image import TopicImage
+from flintmq.cluster.topics import NewTopic, check_name
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.model.uuids import ZERO_UUID
+from flintmq.protocol.messages import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Topic = MetadataResponse.MetadataResponseTopic
+Partition = MetadataResponse.MetadataResponsePartition
+
+
+def handle(
+    request: Request, message: MetadataRequest, services: Services
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    topics = services.metadata.image.topics
+    if message.topics is None or (request.version == 0 and not message.topics):
+        return _respond(request, message, services, [_describe(topic, message) for topic in topics.values()])
+    if (
+        message.allow_auto_topic_creation
+        and services.configs.broker.auto_create_topics_enable
+        and any(one.topic_id == ZERO_UUID and one.name not in topics for one in message.topics)
+    ):
+        return _respond_creating(request, message, services)
+    named = [_named(one, message, services) for one in message.topics]
+    return _respond(request, message, services, named)
+
+
+async def _respond_creating(request: Request, message: MetadataRequest, services: Services) -> MetadataResponse:
+    assert message.topics is not None
+    missing = dict.fromkeys(
+        one.name
+        for one in message.topics
+        if one.name is not None and one.topic_id == ZERO_UUID and one.name not in services.metadata.image.topics
+    )
+    outcomes = await asyncio.gather(*(_create(name, services) for name in missing))
+    failed = {name: error for name, error in zip(missing, outcomes, strict=True) if error is not None}
+    named = [
+        Topic(name=one.name, error_code=failed[one.name].code)
+        if one.name in failed
+        else _named(one, message, services)
+        for one in message.topics
+    ]
+    return _respond(request, message, services, named)
+
+
+async def _create(name: str, services: Services) -> RequestError | None:
+    try:
+        await services.topics.create(NewTopic(name))
+    except RequestError as error:
+        return None if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
+    return None
+
+
+def _named(one: MetadataRequest.MetadataRequestTopic, message: MetadataRequest, services: Services) -> Topic:
+    image = services.metadata.image
+    if one.topic_id != ZERO_UUID:
+        found = image.topics_by_id.get(one.topic_id)
+        if found is None:
+            return Topic(name=None, topic_id=one.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        return _describe(found, message)
+    if one.name is None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A topic needs a name or an id.")
+    found = image.topics.get(one.name)
+    if found is not None:
+        return _describe(found, message)
+    try:
+        check_name(one.name)
+    except RequestError as error:
+        return Topic(name=one.name, error_code=error.code)
+    return Topic(name=one.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _describe(topic: TopicImage, message: MetadataRequest) -> Topic:
+    described = Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            Partition(
+                partition_index=index,
+                leader_id=state.leader,
+                leader_epoch=state.epoch,
+                replica_nodes=state.replicas,
+                isr_nodes=state.isr,
+            )
+            for index, state in enumerate(topic.partitions)
+        ],
+    )
+    if message.include_topic_authorized_operations:
+        described.topic_authorized_operations = bits(ON_TOPIC)
+    return described
+
+
+def _respond(
+    request: Request, message: MetadataRequest, services: Services, topics: list[Topic]
+) -> MetadataResponse:
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+            for one in services.endpoints.of(request.session)
+        ],
+        cluster_id=services.metadata.image.cluster_id,
+        controller_id=services.node_id,
+        topics=topics,
+    )
+    if message.include_cluster_authorized_operations and 8 <= request.version <= 10:
+        response.cluster_authorized_operations = bits(ON_CLUSTER)
+    return response

@@ -1,0 +1,223 @@
+"""Produce (0), versions 3–13: append one batch to each partition named.
+
+acks=0 has no answer, and an error closes the connection, for the client has no other way to learn of it;
+acks=1 and acks=all are answered when the records are visible (at once, or after the fsync with
+`flush.messages=1`). From version 13 on topics are named by id. zstd needs version 7.
+The frame is read in place: batches go from the receive buffer to the log. Only where a topic wants its records
+opened is the frame copied and handled by a task, with a barrier, so that order is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from flintmq.broker.answers import error_code_of, finish_answer, start_answer
+from flintmq.broker.request import Pieces, Request
+from flintmq.cluster.partition import Partition
+from flintmq.cluster.topics import NewTopic
+from flintmq.effects import Timer
+from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
+from flintmq.model.batch import read_header
+from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
+from flintmq.storage.log import Appended
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+logger = logging.getLogger(__name__)
+
+_FIRST_ZSTD = 7
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+def handle(request: Request, services: Services) -> Awaitable[None] | None:
+    assert request.frame is not None
+    message = decode_request(request.frame, request.body_position, request.version)
+    if _is_simple(message, services):
+        _Produce(request, message).run(services)
+        return None
+    request.barrier = True
+    copied = memoryview(bytearray(request.frame))
+    message = decode_request(copied, request.body_position, request.version)
+    return _Produce(request, message).run_slowly(services)
+
+
+def _is_simple(message: ProduceRequest, services: Services) -> bool:
+    """True unless records must be opened or topics made, which takes time."""
+    create = services.configs.broker.flint_auto_create_topics_on_produce
+    for topic, batches in message.topics:
+        for index, _ in batches:
+            partition = services.partitions.get(topic, index)
+            if partition is None:
+                if create and isinstance(topic, str) and topic not in services.metadata.image.topics:
+                    return False
+            elif partition.opens_batches:
+                return False
+    return True
+
+
+class _Produce:
+    """One request on its way: what was appended, and what is still to become visible."""
+
+    __slots__ = ("_acks", "_answers", "_message", "_request", "_timer", "_waiting")
+
+    def __init__(self, request: Request, message: ProduceRequest) -> None:
+        self._request = request
+        self._message = message
+        self._acks = message.acks
+        self._answers: list[tuple[str | bytes, list[Produced]]] = []
+        # Answers that are given but not visible yet: where they stand.
+        self._waiting: set[tuple[int, int]] = set()
+        self._timer: Timer | None = None
+
+    def run(self, services: Services) -> None:
+        refusal = self._refusal()
+        zstd_allowed = self._request.version >= _FIRST_ZSTD
+        for topic, batches in self._message.topics:
+            answers: list[Produced] = []
+            self._answers.append((topic, answers))
+            for index, records in batches:
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    partition = self._partition(services, topic, index, records)
+                    assert records is not None
+                    header = partition.check(records, zstd_allowed=zstd_allowed)
+                    if header.is_transactional:
+                        raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
+                    self._appended(answers, partition, partition.append(records, header))
+                except (FlintError, OSError) as error:
+                    answers.append(_failure(topic, index, error))
+        self._finish(services)
+
+    async def run_slowly(self, services: Services) -> None:
+        """The same, where batches are opened in a thread. A barrier keeps later requests behind it."""
+        refusal = self._refusal()
+        zstd_allowed = self._request.version >= _FIRST_ZSTD
+        for topic, batches in self._message.topics:
+            answers: list[Produced] = []
+            self._answers.append((topic, answers))
+            for index, records in batches:
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    await _create_if_missing(services, topic)
+                    partition = self._partition(services, topic, index, records)
+                    assert records is not None
+                    header = partition.check(records, zstd_allowed=zstd_allowed)
+                    if header.is_transactional:
+                        raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
+                    if partition.must_open(header):
+                        opened = await services.executor.run(partition.open, bytes(records), header)
+                        # Recompression changed the header; the checks above still hold.
+                        records = memoryview(bytearray(opened))
+                        header = read_header(records)
+                    self._appended(answers, partition, partition.append(records, header))
+                except (FlintError, OSError) as error:
+                    answers.append(_failure(topic, index, error))
+        self._finish(services)
+        if self._request.pieces is not None:
+            self._request.connection.answered(self._request)
+
+    def _refusal(self) -> RequestError | None:
+        """What is wrong with the request as a whole is told for each partition."""
+        if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            return RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
+        if self._message.transactional_id is not None:
+            return RequestError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "Transactions are not available in this version."
+            )
+        return None
+
+    def _partition(
+        self, services: Services, topic: str | bytes, index: int, records: memoryview | None
+    ) -> Partition:
+        partition = services.partitions.get(topic, index)
+        if partition is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if isinstance(topic, bytes) and topic not in services.metadata.image.topics_by_id
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        if records is None:
+            raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
+        if self._acks == ACKS_ALL and len(partition.isr) < partition.log.config.min_insync_replicas:
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(partition.isr)} replicas are in sync; min.insync.replicas is "
+                f"{partition.log.config.min_insync_replicas}.",
+            )
+        return partition
+
+    def _appended(self, answers: list[Produced], partition: Partition, appended: Appended) -> None:
+        answers.append(
+            Produced(
+                partition.index, 0, appended.base_offset, appended.append_time_ms, partition.log.start_offset
+            )
+        )
+        if self._acks != ACKS_NONE and not partition.is_visible(appended.last_offset):
+            place = (len(self._answers) - 1, len(answers) - 1)
+            self._waiting.add(place)
+            partition.when_visible(appended.last_offset, lambda failure: self._visible(place, failure))
+
+    def _visible(self, place: tuple[int, int], failure: str | None) -> None:
+        if place not in self._waiting:
+            return
+        self._waiting.discard(place)
+        if failure is not None:
+            topic_at, at = place
+            topic, answers = self._answers[topic_at]
+            answers[at] = _failure(topic, answers[at].partition, StorageError(failure))
+        if not self._waiting:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._request.answer(self._pieces())
+
+    def _finish(self, services: Services) -> None:
+        if self._waiting:
+            self._timer = services.timers.call_later(self._message.timeout_ms / 1000, self._timed_out)
+            return
+        if self._acks != ACKS_NONE:
+            self._request.pieces = self._pieces()
+            return
+        self._request.pieces = []
+        failed = [answer for _, answers in self._answers for answer in answers if answer.error_code]
+        if failed:
+            self._request.connection.refuse(
+                f"a produce request with acks=0 failed: {ErrorCode(failed[0].error_code).name}"
+            )
+
+    def _timed_out(self) -> None:
+        for topic_at, at in self._waiting:
+            answers = self._answers[topic_at][1]
+            answers[at] = Produced(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
+        self._waiting.clear()
+        self._request.answer(self._pieces())
+
+    def _pieces(self) -> Pieces:
+        out = start_answer(self._request)
+        encode_response(out, self._request.version, self._answers, 0)
+        finish_answer(out, len(out))
+        return [out]
+
+
+async def _create_if_missing(services: Services, topic: str | bytes) -> None:
+    if (
+        isinstance(topic, str)
+        and topic not in services.metadata.image.topics
+        and services.configs.broker.flint_auto_create_topics_on_produce
+    ):
+        try:
+            await services.topics.create(NewTopic(topic))
+        except RequestError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def _failure(topic: str | bytes, index: int, error: Exception) -> Produced:
+    code = error_code_of(error)
+    if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
+        logger.error("writing to %s-%d failed: %s", topic, index, error)
+    return Produced(index, code, error_message=str(error) if str(error) != code.name else None)

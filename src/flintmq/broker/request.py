@@ -1,0 +1,85 @@
+"""A request in flight, and what is known of the connection it came by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from flintmq.storage.segment import FileRange
+
+if TYPE_CHECKING:
+    from flintmq.broker.apis import Api
+
+Piece = bytes | bytearray | memoryview | FileRange
+Pieces = list[Piece]
+
+
+class Session:
+    """Who is at the other end: carried by every request."""
+
+    __slots__ = ("client_software", "listener", "local_host", "local_port", "peer", "peer_host", "principal")
+
+    def __init__(self, *, listener: str, peer: str, local_host: str, local_port: int) -> None:
+        self.listener = listener
+        self.peer = peer
+        self.peer_host = peer
+        self.local_host = local_host
+        self.local_port = local_port
+        self.principal = "User:ANONYMOUS"
+        self.client_software: tuple[str, str] | None = None
+        """Name and version, as ApiVersions told them (KIP-511)."""
+
+
+class Connection(Protocol):
+    """What dispatch needs of a connection."""
+
+    session: Session
+
+    def answered(self, request: Request) -> None:
+        """`request.pieces` is set: send it as soon as everything before it is sent."""
+        ...
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection, because of what the client sent."""
+        ...
+
+
+class Request:
+    __slots__ = (
+        "api", "barrier", "body_position", "cancel", "client_id", "connection", "correlation_id", "frame", "pieces",
+        "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        frame: memoryview,
+        body_position: int,
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        # Valid until the handler returns: a handler that answers later takes what it needs out of it first.
+        self.frame: memoryview | None = frame
+        self.body_position = body_position
+        self.pieces: Pieces | None = None
+        """The answer; an empty list for a request that has none (Produce with acks=0)."""
+        self.cancel: Callable[[], object] | None = None
+        """Called if the connection goes before the answer."""
+        self.barrier = False
+        """While this request is unanswered, none after it is dispatched."""
+
+    @property
+    def session(self) -> Session:
+        return self.connection.session
+
+    def answer(self, pieces: Pieces) -> None:
+        """For answers that come after the handler has returned."""
+        self.pieces = pieces
+        self.connection.answered(self)

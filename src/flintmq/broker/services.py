@@ -1,0 +1,30 @@
+"""What handlers may use: the domain, assembled once by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flintmq.broker.endpoints import Endpoints
+from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.cluster.configs import Configs
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.producer_ids import ProducerIds
+from flintmq.cluster.topics import Topics
+from flintmq.effects import Clock, Disk, Executor, Timers
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    node_id: int
+    metadata: Metadata
+    topics: Topics
+    partitions: Partitions
+    configs: Configs
+    producer_ids: ProducerIds
+    sessions: FetchSessions
+    endpoints: Endpoints
+    clock: Clock
+    timers: Timers
+    executor: Executor
+    disk: Disk

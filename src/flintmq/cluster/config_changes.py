@@ -1,0 +1,98 @@
+"""Changing the settings of topics and brokers at run time: what a resource is, and the transaction.
+
+A change is decided on the settings as the image shows them and written only if they are still the same then,
+so that two who change different settings of one resource never undo each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+
+from flintmq.cluster import keys
+from flintmq.cluster.configs import Configs
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.metadata_store import Put
+from flintmq.cluster.topics import check_name
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.settings import Alteration, alter_broker, alter_topic
+
+_ATTEMPTS_MAX = 8
+
+Decide = Callable[[Mapping[str, str]], Sequence[Alteration]]
+"""The alterations, given the settings that the resource has."""
+
+
+class ResourceType(IntEnum):
+    """Kafka's numbers for what has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def check_node(name: str, node_id: int) -> None:
+    """A broker's settings are read and changed at that broker."""
+    try:
+        named = int(name)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"The broker must be named by its number, not {name!r}."
+        ) from None
+    if named != node_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, not {name}.")
+
+
+class ConfigChanges:
+    def __init__(self, metadata: Metadata, configs: Configs, node_id: int) -> None:
+        self._metadata = metadata
+        self._configs = configs
+        self._node_id = node_id
+
+    async def alter_topic(self, name: str, decide: Decide, *, validate_only: bool) -> None:
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Topics have no settings in common; name one.")
+        check_name(name)
+        key, image = keys.topic_config(name), self._metadata.image
+        for _ in range(_ATTEMPTS_MAX):
+            current = image.topic_configs.get(name, {})
+            altered = alter_topic(current, decide(current), self._configs.broker)
+            topic = image.topics.get(name)
+            if topic is None:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name!r} does not exist.")
+            if validate_only or altered == current:
+                return
+            # The topic's own key is compared too: settings must not outlive a topic deleted meanwhile.
+            if await self._write(key, altered, {keys.topic(name): topic.revision}):
+                return
+        raise _contended(f"topic {name!r}")
+
+    async def alter_broker(self, name: str, decide: Decide, *, validate_only: bool) -> None:
+        """`name` is this broker's number, or empty for the settings that all brokers share."""
+        if name:
+            check_node(name, self._node_id)
+            name = str(self._node_id)
+        key = keys.broker_config(name)
+        for _ in range(_ATTEMPTS_MAX):
+            values = self._configs.values
+            current = values.dynamic if name else values.dynamic_default
+            altered = alter_broker(values, decide(current), per_broker=bool(name))
+            if validate_only or altered == current:
+                return
+            if await self._write(key, altered, {}):
+                return
+        raise _contended(f"broker {name}" if name else "all brokers")
+
+    async def _write(self, key: str, altered: Mapping[str, str], expect: Mapping[str, int]) -> bool:
+        revision = self._metadata.image.config_revisions.get(key, 0)
+        put = Put(keys.encode(altered)) if altered else None
+        outcome = await self._metadata.txn({key: revision, **expect}, {key: put})
+        return outcome.committed
+
+
+def _contended(what: str) -> RequestError:
+    return RequestError(
+        ErrorCode.REQUEST_TIMED_OUT, f"The settings of {what} are being changed by others; try again."
+    )

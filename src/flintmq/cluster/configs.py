@@ -1,0 +1,48 @@
+"""The settings in force: what the process was started with, overlaid by what was changed at run time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from flintmq.cluster.image import ClusterImage
+from flintmq.errors import ConfigurationError, RequestError
+from flintmq.settings import BrokerConfig, BrokerValues, TopicConfig, parse_topic_config
+
+logger = logging.getLogger(__name__)
+
+
+class Configs:
+    def __init__(self, image: ClusterImage, static: Mapping[str, str], node_id: int) -> None:
+        self._image = image
+        self._static = static
+        self._node = str(node_id)
+        self._without_overrides: TopicConfig | None = None
+        self.broker: BrokerConfig = BrokerValues(static=static).config()
+        self.refresh()
+
+    @property
+    def values(self) -> BrokerValues:
+        configs = self._image.broker_configs
+        return BrokerValues(
+            static=self._static, dynamic_default=configs.get("", {}), dynamic=configs.get(self._node, {})
+        )
+
+    def refresh(self) -> None:
+        """The dynamic settings changed. They were checked when they were set."""
+        self._without_overrides = None
+        try:
+            self.broker = self.values.config()
+        except ConfigurationError as error:
+            logger.error("the dynamic broker settings cannot be used and are ignored: %s", error)
+
+    def topic(self, name: str) -> TopicConfig:
+        overrides = self._image.topic_configs.get(name)
+        if overrides:
+            try:
+                return parse_topic_config(overrides, self.broker)
+            except RequestError as error:
+                logger.error("the settings of topic %s cannot be used, its defaults are: %s", name, error)
+        if self._without_overrides is None:
+            self._without_overrides = parse_topic_config({}, self.broker)
+        return self._without_overrides

@@ -1,0 +1,152 @@
+"""The image of the cluster: what the metadata store says, ready to be asked. Pure.
+
+Built by applying changes in their order; nothing else changes it. Reading it needs no lock and no wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flintmq.cluster import keys
+from flintmq.cluster.metadata_store import Item
+from flintmq.model.uuids import decode_uuid
+
+
+@dataclass(slots=True)
+class PartitionImage:
+    leader: int
+    epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+@dataclass(slots=True)
+class TopicImage:
+    name: str
+    id: bytes
+    revision: int
+    partitions: list[PartitionImage] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one revision changed, for those who keep something in step with the image."""
+
+    topics_changed: list[TopicImage] = field(default_factory=list)
+    topics_deleted: list[TopicImage] = field(default_factory=list)
+    topic_configs: list[str] = field(default_factory=list)
+    broker_configs: bool = False
+
+
+class ClusterImage:
+    def __init__(self) -> None:
+        self.revision = 0
+        self.cluster_id = ""
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.topic_configs: dict[str, dict[str, str]] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.deleting: dict[bytes, str] = {}
+        self.config_revisions: dict[str, int] = {}
+        self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
+        self._collisions: dict[str, str] = {}
+
+    def apply(self, revision: int, items: Mapping[str, Item | None]) -> Delta:
+        """Take in all changes of one revision. Partitions come first: a topic's key completes it."""
+        delta = Delta()
+        changed: dict[bytes, None] = {}
+        for key, item in items.items():
+            if key.startswith(keys.PARTITIONS):
+                changed[self._apply_partition(key, item)] = None
+        for key, item in items.items():
+            if key.startswith(keys.TOPICS):
+                self._apply_topic(key[len(keys.TOPICS) :], item, delta, changed)
+            elif key.startswith(keys.TOPIC_CONFIGS):
+                name = key[len(keys.TOPIC_CONFIGS) :]
+                self._apply_config(self.topic_configs, name, key, item)
+                delta.topic_configs.append(name)
+            elif key.startswith(keys.BROKER_CONFIGS):
+                self._apply_config(self.broker_configs, key[len(keys.BROKER_CONFIGS) :], key, item)
+                delta.broker_configs = True
+            elif key.startswith(keys.DELETING):
+                self._apply_deleting(key, item)
+            elif key == keys.CLUSTER and item is not None:
+                self.cluster_id = keys.decode_cluster(item.value).id
+        for topic_id in changed:
+            topic = self.topics_by_id.get(topic_id)
+            if topic is not None and topic not in delta.topics_changed:
+                self._fill(topic, len(topic.partitions))
+                delta.topics_changed.append(topic)
+        self.revision = revision
+        return delta
+
+    def become(self, other: ClusterImage) -> None:
+        """Take over everything at once, for those who hold this image."""
+        self.__dict__.update(other.__dict__)
+
+    def collision(self, name: str) -> str | None:
+        """An existing topic whose metric names would be the same, `.` and `_` being one there."""
+        return self._collisions.get(name.replace(".", "_"))
+
+    def _apply_partition(self, key: str, item: Item | None) -> bytes:
+        text, _, index = key[len(keys.PARTITIONS) :].partition("/")
+        topic_id = decode_uuid(text) or b""
+        partitions = self._partitions.setdefault(topic_id, {})
+        if item is None:
+            partitions.pop(int(index), None)
+            if not partitions:
+                del self._partitions[topic_id]
+        else:
+            value = keys.decode_partition(item.value)
+            partitions[int(index)] = PartitionImage(value.leader, value.epoch, value.replicas, value.isr)
+        return topic_id
+
+    def _apply_topic(self, name: str, item: Item | None, delta: Delta, changed: dict[bytes, None]) -> None:
+        old = self.topics.get(name)
+        if item is None:
+            if old is not None:
+                self._forget(old, delta)
+            return
+        value = keys.decode_topic(item.value)
+        topic_id = decode_uuid(value.id) or b""
+        if old is not None and old.id != topic_id:
+            self._forget(old, delta)
+            old = None
+        topic = old or TopicImage(name, topic_id, item.revision)
+        topic.revision = item.revision
+        self._fill(topic, value.partitions)
+        self.topics[name] = topic
+        self.topics_by_id[topic_id] = topic
+        self._collisions[name.replace(".", "_")] = name
+        delta.topics_changed.append(topic)
+        changed.pop(topic_id, None)
+
+    def _fill(self, topic: TopicImage, count: int) -> None:
+        partitions = self._partitions.get(topic.id, {})
+        topic.partitions = [partitions[index] for index in range(count)]
+
+    def _forget(self, topic: TopicImage, delta: Delta) -> None:
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.id]
+        self._collisions.pop(topic.name.replace(".", "_"), None)
+        delta.topics_deleted.append(topic)
+
+    def _apply_config(self, configs: dict[str, dict[str, str]], name: str, key: str, item: Item | None) -> None:
+        if item is None:
+            configs.pop(name, None)
+            self.config_revisions.pop(key, None)
+        else:
+            configs[name] = keys.decode_config(item.value)
+            self.config_revisions[key] = item.revision
+
+    def _apply_deleting(self, key: str, item: Item | None) -> None:
+        topic_id = decode_uuid(key[len(keys.DELETING) :]) or b""
+        if item is None:
+            self.deleting.pop(topic_id, None)
+        else:
+            self.deleting[topic_id] = keys.decode_deleting(item.value).name

@@ -1,0 +1,77 @@
+"""The keys and values of the metadata store. Pure.
+
+    /cluster                     {"id": …}
+    /topics/{name}               {"id": …, "partitions": n}       written last: the commit point of a creation
+    /p/{topic-id}/{n}            {"leader": …, "epoch": …, "replicas": […], "isr": […]}
+    /config/topic/{name}         {"retention.ms": "…"}
+    /config/broker/{id}          the same; the empty id is the default of all brokers
+    /deleting/{topic-id}         {"name": …}                      until the files are gone
+    /producer-ids                {"next": n}                      ids below it have been handed out
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flintmq.model.uuids import encode_uuid
+
+CLUSTER = "/cluster"
+PRODUCER_IDS = "/producer-ids"
+TOPICS = "/topics/"
+PARTITIONS = "/p/"
+TOPIC_CONFIGS = "/config/topic/"
+BROKER_CONFIGS = "/config/broker/"
+DELETING = "/deleting/"
+
+
+class ClusterValue(msgspec.Struct, frozen=True):
+    id: str
+
+
+class TopicValue(msgspec.Struct, frozen=True):
+    id: str
+    partitions: int
+
+
+class PartitionValue(msgspec.Struct, frozen=True):
+    leader: int
+    epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class DeletingValue(msgspec.Struct, frozen=True):
+    name: str
+
+
+class ProducerIdsValue(msgspec.Struct, frozen=True):
+    next: int
+
+
+encode = msgspec.json.encode
+decode_cluster = msgspec.json.Decoder(ClusterValue).decode
+decode_topic = msgspec.json.Decoder(TopicValue).decode
+decode_partition = msgspec.json.Decoder(PartitionValue).decode
+decode_deleting = msgspec.json.Decoder(DeletingValue).decode
+decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
+decode_config = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def topic(name: str) -> str:
+    return TOPICS + name
+
+
+def partition(topic_id: bytes, index: int) -> str:
+    return f"{PARTITIONS}{encode_uuid(topic_id)}/{index}"
+
+
+def topic_config(name: str) -> str:
+    return TOPIC_CONFIGS + name
+
+
+def broker_config(node: str) -> str:
+    return BROKER_CONFIGS + node
+
+
+def deleting(topic_id: bytes) -> str:
+    return DELETING + encode_uuid(topic_id)

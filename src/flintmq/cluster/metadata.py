@@ -1,0 +1,91 @@
+"""The broker's view of the metadata store: an image kept up to date by watching, and changes through it.
+
+A change is a txn on the store; it is done for the caller only once the image shows it, so that whoever was
+told of a new topic also finds it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from flintmq.cluster.image import ClusterImage, Delta
+from flintmq.cluster.metadata_store import Compacted, MetadataStore, Outcome, Put
+
+logger = logging.getLogger(__name__)
+
+ROOT = "/"
+
+
+class Metadata:
+    def __init__(self, store: MetadataStore) -> None:
+        self.store = store
+        self.image = ClusterImage()
+        self._subscribers: list[Callable[[Delta], object]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read everything, then follow every change."""
+        view = await self.store.get(ROOT)
+        self.image.apply(view.revision, view.items)
+        self._watching = asyncio.create_task(self._watch(), name="metadata watch")
+
+    def subscribe(self, subscriber: Callable[[Delta], object]) -> None:
+        """`subscriber` is called on the loop for each revision, after the image took it in."""
+        self._subscribers.append(subscriber)
+
+    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> Outcome:
+        """Change the store; returns once the image shows the outcome."""
+        outcome = await self.store.txn(expect, writes)
+        await self.reached(outcome.revision)
+        return outcome
+
+    async def reached(self, revision: int) -> None:
+        if self.image.revision < revision:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((revision, future))
+            await future
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async for change in self.store.watch(ROOT, after=self.image.revision):
+                    self._publish(self.image.apply(change.revision, change.items))
+            except Compacted:
+                await self._reload()
+
+    def _publish(self, delta: Delta) -> None:
+        """ORDER: those who keep in step with the image come before those who wait for it."""
+        for subscriber in self._subscribers:
+            subscriber(delta)
+        waiting, self._waiting = self._waiting, []
+        for wanted, future in waiting:
+            if wanted > self.image.revision:
+                self._waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+
+    async def _reload(self) -> None:
+        """History is gone: compare with everything as it is now, key by key."""
+        view = await self.store.get(ROOT)
+        fresh = ClusterImage()
+        fresh.apply(view.revision, view.items)
+        gone = [topic for topic in self.image.topics.values() if topic.id not in fresh.topics_by_id]
+        delta = Delta(
+            topics_changed=list(fresh.topics.values()),
+            topics_deleted=gone,
+            topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),
+            broker_configs=True,
+        )
+        self.image.become(fresh)
+        self._publish(delta)
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        for _, future in self._waiting:
+            future.cancel()
+        await self.store.close()

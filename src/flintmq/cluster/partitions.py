@@ -1,0 +1,181 @@
+"""Every partition that this broker serves, kept in step with the image of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from flintmq.cluster import keys
+from flintmq.cluster.configs import Configs
+from flintmq.cluster.image import Delta, TopicImage
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partition import Partition
+from flintmq.effects import Clock, Executor, Timers
+from flintmq.errors import StorageError
+from flintmq.storage.folder import Assigned, LogFolder
+from flintmq.storage.log import Log
+from flintmq.storage.recovery import Recovery
+
+logger = logging.getLogger(__name__)
+
+
+class Partitions:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        metadata: Metadata,
+        configs: Configs,
+        folder: LogFolder,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+    ) -> None:
+        self.folder = folder
+        self._node_id = node_id
+        self._metadata = metadata
+        self._configs = configs
+        self._clock = clock
+        self._timers = timers
+        self._executor = executor
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._removals: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, topic: str | bytes, index: int) -> Partition | None:
+        """By the topic's name, or by its id."""
+        if isinstance(topic, str):
+            return self._by_name.get((topic, index))
+        return self._by_id.get((topic, index))
+
+    # ---- life
+
+    async def load(self) -> list[tuple[Log, Recovery]]:
+        """Open all logs, then follow the image."""
+        image = self._metadata.image
+        assigned = [
+            Assigned(topic.name, index, topic.id, self._configs.topic(topic.name))
+            for topic in image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if self._node_id in state.replicas
+        ]
+        reports = await self.folder.load(assigned, deleting=frozenset(image.deleting))
+        for log, _ in reports:
+            state = image.topics[log.topic].partitions[log.partition]
+            self._add(log, state.epoch, state.isr)
+        for remove in self.folder.leftovers():
+            self._remove_later(remove, 0.0, None)
+        for topic_id in image.deleting:
+            self._remove_later(None, 0.0, topic_id)
+        self._metadata.subscribe(self._follow)
+        return reports
+
+    async def close(self) -> None:
+        for task in list(self._removals):
+            task.cancel()
+        await asyncio.gather(*self._removals, return_exceptions=True)
+        for partition in self:
+            partition.close()
+        self.folder.close()
+
+    def _add(self, log: Log, leader_epoch: int, isr: list[int]) -> Partition:
+        partition = Partition(
+            log,
+            leader_epoch=leader_epoch,
+            isr=isr,
+            clock=self._clock,
+            timers=self._timers,
+            executor=self._executor,
+        )
+        self._by_name[log.topic, log.partition] = partition
+        self._by_id[log.topic_id, log.partition] = partition
+        return partition
+
+    # ---- following the image
+
+    def _follow(self, delta: Delta) -> None:
+        if delta.broker_configs:
+            self._configs.refresh()
+            for partition in self:
+                partition.configure(self._configs.topic(partition.topic))
+        for topic in delta.topics_deleted:
+            self._delete(topic)
+        for topic in delta.topics_changed:
+            self._change(topic)
+        for name in delta.topic_configs:
+            changed = self._metadata.image.topics.get(name)
+            if changed is not None:
+                config = self._configs.topic(name)
+                for index in range(len(changed.partitions)):
+                    partition_or_none = self.get(changed.id, index)
+                    if partition_or_none is not None:
+                        partition_or_none.configure(config)
+
+    def _change(self, topic: TopicImage) -> None:
+        config = self._configs.topic(topic.name)
+        for index, state in enumerate(topic.partitions):
+            partition = self.get(topic.id, index)
+            if partition is not None:
+                partition.leader_epoch, partition.isr = state.epoch, state.isr
+            elif self._node_id in state.replicas:
+                try:
+                    log = self.folder.create(Assigned(topic.name, index, topic.id, config))
+                except (OSError, StorageError) as error:
+                    logger.error("the log of %s-%d could not be made: %s", topic.name, index, error)
+                    continue
+                self._add(log, state.epoch, state.isr)
+
+    def _delete(self, topic: TopicImage) -> None:
+        delay_s = self._configs.topic(topic.name).file_delete_delay_ms / 1000
+        removers = []
+        for index in range(len(topic.partitions)):
+            partition = self._by_id.pop((topic.id, index), None)
+            if partition is None:
+                continue
+            if self._by_name.get((topic.name, index)) is partition:
+                del self._by_name[topic.name, index]
+            remover = self.folder.delete(topic.name, index)
+            if remover is not None:
+                removers.append(remover)
+            partition.close()
+
+        def remove_all() -> None:
+            for remove in removers:
+                remove()
+
+        self._remove_later(remove_all, delay_s, topic.id)
+
+    def _remove_later(self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None) -> None:
+        task = asyncio.ensure_future(self._remove(remove, delay_s, topic_id))
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    async def _remove(self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None) -> None:
+        """ORDER: the note that a topic is being deleted goes AFTER its files."""
+        await asyncio.sleep(delay_s)
+        try:
+            if remove is not None:
+                await self._executor.run(remove)
+        except OSError as error:
+            logger.error("deleted files could not be removed, the next start tries again: %s", error)
+            return
+        if topic_id is not None:
+            await self._metadata.txn({}, {keys.deleting(topic_id): None})
+
+    # ---- housekeeping, called now and then
+
+    def tick(self) -> None:
+        """Flush what `flush.ms` says, forget idle producers."""
+        now_ms = self._clock.now_ms()
+        expired_before = now_ms - self._configs.broker.producer_id_expiration_ms
+        for partition in list(self):
+            partition.flush_if_due(now_ms)
+            if len(partition.log.producers):
+                partition.log.producers.expire(expired_before)

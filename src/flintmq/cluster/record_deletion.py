@@ -1,0 +1,43 @@
+"""Deleting records from the beginning of partitions (KIP-107)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flintmq.cluster.partition import Partition
+from flintmq.effects import Executor
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.storage.folder import LogFolder
+
+TO_HIGH_WATERMARK = -1
+
+
+def new_start(partition: Partition, offset: int) -> int:
+    """Where the partition would begin; RequestError if its records may not be deleted up to there."""
+    log = partition.log
+    if log.config.cleanup_policy == ("compact",):
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"The records of {log.name} are compacted, they cannot be deleted."
+        )
+    start = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
+    if not 0 <= start <= log.high_watermark:
+        raise RequestError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {start} of {log.name} is not between 0 and its high watermark, {log.high_watermark}.",
+        )
+    return start
+
+
+async def delete_records(
+    wanted: Sequence[tuple[Partition, int]], *, folder: LogFolder, executor: Executor
+) -> None:
+    """Let each partition begin at its checked new start.
+
+    ORDER: clients no longer see the records; the new starts are on stable storage; the files go. A crash
+    between leaves files that hold nothing, never a start without its files.
+    """
+    dropped = [(partition.log, partition.log.advance_start(start)) for partition, start in wanted]
+    await executor.run(folder.checkpoint_starts)
+    for log, segments in dropped:
+        if segments:
+            await executor.run(log.remove_files, segments)

@@ -1,0 +1,220 @@
+"""Creating, growing and deleting topics: what is allowed (pure), and the transactions that do it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flintmq.cluster import keys
+from flintmq.cluster.configs import Configs
+from flintmq.cluster.image import ClusterImage, TopicImage
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.metadata_store import Put
+from flintmq.effects import Random
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.model.uuids import encode_uuid
+from flintmq.settings import parse_topic_config
+
+NAME_SIZE_MAX = 249
+PARTITIONS_MAX = 100_000
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def check_name(name: str) -> None:
+    """Kafka's rules."""
+    if not name:
+        why = "the name is empty"
+    elif name in (".", ".."):
+        why = "it is '.' or '..'"
+    elif len(name) > NAME_SIZE_MAX:
+        why = f"it is longer than {NAME_SIZE_MAX} characters"
+    elif not _NAME.fullmatch(name):
+        why = "only letters, digits, '.', '_' and '-' are allowed"
+    else:
+        return
+    raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:NAME_SIZE_MAX]!r} is invalid: {why}.")
+
+
+def check_collision(image: ClusterImage, name: str) -> None:
+    other = image.collision(name)
+    if other is not None and other != name:
+        raise RequestError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic {name!r} collides with existing topic {other!r}: '.' and '_' are the same in metric names.",
+        )
+
+
+def place_replicas(new: NewTopic, *, brokers: Sequence[int], count: int, factor: int) -> list[list[int]]:
+    """Which brokers hold each partition: as asked for, else one after the other."""
+    if new.assignments:
+        if new.partition_count != -1 or new.replication_factor != -1:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                "Give replica assignments, or a partition count and replication factor, not both.",
+            )
+        return check_assignments(new.assignments, first=0, brokers=brokers)
+    if not 0 < count <= PARTITIONS_MAX:
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS, f"The partition count must be between 1 and {PARTITIONS_MAX}, not {count}."
+        )
+    if not 0 < factor <= len(brokers):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor {factor} must be between 1 and the number of brokers, {len(brokers)}.",
+        )
+    return [[brokers[(index + k) % len(brokers)] for k in range(factor)] for index in range(count)]
+
+
+def check_assignments(
+    assignments: Mapping[int, Sequence[int]], *, first: int, brokers: Sequence[int]
+) -> list[list[int]]:
+    placed: list[list[int]] = []
+    for index in range(first, first + len(assignments)):
+        replicas = list(assignments.get(index, ()))
+        if (
+            not replicas
+            or len(set(replicas)) != len(replicas)
+            or any(broker not in brokers for broker in replicas)
+            or (placed and len(placed[0]) != len(replicas))
+        ):
+            raise RequestError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Partition {index} needs distinct, known brokers and as many as the others; it has {replicas}.",
+            )
+        placed.append(replicas)
+    return placed
+
+
+class Topics:
+    def __init__(self, metadata: Metadata, configs: Configs, random: Random, node_id: int) -> None:
+        self._metadata = metadata
+        self._configs = configs
+        self._random = random
+        self._brokers = [node_id]
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._metadata.image
+
+    def plan(self, new: NewTopic) -> list[list[int]]:
+        """Everything that can be wrong with a creation, found before anything is written."""
+        check_name(new.name)
+        if new.name in self.image.topics:
+            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {new.name!r} already exists.")
+        check_collision(self.image, new.name)
+        broker = self._configs.broker
+        count = broker.num_partitions if new.partition_count == -1 else new.partition_count
+        factor = broker.default_replication_factor if new.replication_factor == -1 else new.replication_factor
+        placed = place_replicas(new, brokers=self._brokers, count=count, factor=factor)
+        parse_topic_config(new.configs, broker)
+        return placed
+
+    async def create(self, new: NewTopic) -> TopicImage:
+        placed = self.plan(new)
+        topic_id = self._new_id()
+        await self._write_partitions(topic_id, 0, placed)
+        value = keys.TopicValue(id=encode_uuid(topic_id), partitions=len(placed))
+        writes: dict[str, Put | None] = {}
+        if new.configs:
+            writes[keys.topic_config(new.name)] = Put(keys.encode(dict(new.configs)))
+        # ORDER: the topic's key comes last; until it is there, nobody sees its partitions.
+        writes[keys.topic(new.name)] = Put(keys.encode(value))
+        outcome = await self._metadata.txn({keys.topic(new.name): 0}, writes)
+        if not outcome.committed:
+            await self._delete_partitions(topic_id, len(placed))
+            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {new.name!r} already exists.")
+        return self.image.topics[new.name]
+
+    async def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
+    ) -> None:
+        topic = self.find(name)
+        have = len(topic.partitions)
+        if count <= have:
+            problem = "already has" if count == have else f"has {have} partitions, which is more than"
+            raise RequestError(
+                ErrorCode.INVALID_PARTITIONS, f"Topic {name!r} {problem} {count}; partitions can only be added."
+            )
+        if count > PARTITIONS_MAX:
+            raise RequestError(ErrorCode.INVALID_PARTITIONS, f"More than {PARTITIONS_MAX} partitions.")
+        if assignments is not None:
+            if len(assignments) != count - have:
+                raise RequestError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{count - have} partitions are new, but {len(assignments)} are assigned.",
+                )
+            by_index = {have + at: replicas for at, replicas in enumerate(assignments)}
+            placed = check_assignments(by_index, first=have, brokers=self._brokers)
+        else:
+            factor = len(topic.partitions[0].replicas)
+            placed = [
+                [self._brokers[(index + k) % len(self._brokers)] for k in range(factor)]
+                for index in range(have, count)
+            ]
+        if validate_only:
+            return
+        await self._write_partitions(topic.id, have, placed)
+        value = keys.TopicValue(id=encode_uuid(topic.id), partitions=count)
+        outcome = await self._metadata.txn(
+            {keys.topic(name): topic.revision}, {keys.topic(name): Put(keys.encode(value))}
+        )
+        if not outcome.committed:
+            raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic {name!r} was changed meanwhile.")
+
+    async def delete(self, topic: TopicImage) -> None:
+        """Gone for clients when this returns; the files follow in the background."""
+        if not self._configs.broker.delete_topic_enable:
+            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false.")
+        outcome = await self._metadata.txn(
+            {keys.topic(topic.name): topic.revision},
+            {
+                keys.topic(topic.name): None,
+                keys.topic_config(topic.name): None,
+                keys.deleting(topic.id): Put(keys.encode(keys.DeletingValue(name=topic.name))),
+            },
+        )
+        if not outcome.committed:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name!r} is already gone.")
+        await self._delete_partitions(topic.id, len(topic.partitions))
+
+    def find(self, name: str) -> TopicImage:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name!r} does not exist.")
+        return topic
+
+    def _new_id(self) -> bytes:
+        """A random UUID of version 4; as Kafka, none whose text begins with a dash."""
+        while True:
+            raw = bytearray(self._random.bytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if not encode_uuid(bytes(raw)).startswith("-"):
+                return bytes(raw)
+
+    async def _write_partitions(self, topic_id: bytes, first: int, placed: Sequence[list[int]]) -> None:
+        step = self._metadata.store.max_ops
+        for at in range(0, len(placed), step):
+            writes: dict[str, Put | None] = {}
+            for index, replicas in enumerate(placed[at : at + step], first + at):
+                value = keys.PartitionValue(leader=replicas[0], epoch=0, replicas=replicas, isr=replicas)
+                writes[keys.partition(topic_id, index)] = Put(keys.encode(value))
+            await self._metadata.txn({}, writes)
+
+    async def _delete_partitions(self, topic_id: bytes, count: int) -> None:
+        step = self._metadata.store.max_ops
+        for at in range(0, count, step):
+            gone: dict[str, Put | None] = {
+                keys.partition(topic_id, index): None for index in range(at, min(count, at + step))
+            }
+            await self._metadata.txn({}, gone)

@@ -1,0 +1,20 @@
+"""A world made of memory and a seed: disk, clock, randomness, loop and threads that replay exactly.
+
+Nothing here reads the real clock, touches the real disk or blocks; the same seed gives the same run.
+Product code must not know whether it runs on this or on `effects.real`.
+"""
+
+from __future__ import annotations
+
+from flintmq.effects.simulated.disk import SECTOR, SimulatedDisk, SimulatedFile
+from flintmq.effects.simulated.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
+
+__all__ = [
+    "SECTOR",
+    "SimulatedClock",
+    "SimulatedDisk",
+    "SimulatedExecutor",
+    "SimulatedFile",
+    "SimulatedLoop",
+    "SimulatedRandom",
+]

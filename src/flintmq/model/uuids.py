@@ -1,0 +1,21 @@
+"""Topic ids: sixteen bytes, written as Kafka does in URL-safe base64 without padding. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+ZERO_UUID = bytes(16)
+
+
+def encode_uuid(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes | None:
+    """None if `text` is not an id."""
+    try:
+        value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return value if len(value) == 16 else None

@@ -1,0 +1,171 @@
+"""Fetch, by hand: the request as plain tuples, the response as buffers with the log's own bytes between them.
+
+Byte for byte what the generated codec reads and writes (a test compares them for every version). The
+records of a partition are whatever piece the caller has, a range of a file or a buffer: only their size
+is written here, so that the bytes themselves can go from the page cache to the socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from flintmq.errors import ProtocolError
+from flintmq.protocol.compiler import decoder
+from flintmq.protocol.messages import FetchRequest
+from flintmq.protocol.primitives import write_varint
+
+FIRST_SESSIONS = 7
+FIRST_FLEXIBLE = 12
+FIRST_TOPIC_IDS = 13
+
+INLINE_BYTES_MAX = 16 * 1024
+"""Up to this size, copying a partition's records into the response's buffer is cheaper than a call to send them."""
+
+
+class Sized(Protocol):
+    size: int
+
+    def read(self) -> bytes: ...
+
+
+R = TypeVar("R", bound=Sized)
+
+
+class Fetched(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    start_offset: int = -1
+    records: Sized | None = None
+    aborted: Sequence[tuple[int, int]] | None = None
+    """Producer ids and first offsets of aborted transactions; None unless read_committed."""
+    diverging: tuple[int, int] | None = None
+    """The largest epoch that both sides know, and where it ends here (KIP-595)."""
+
+
+def decode_request(frame: memoryview, position: int, version: int) -> FetchRequest:
+    """Fetch requests are small and mostly incremental: the generated decoder serves them."""
+    request, end = decoder(FetchRequest, version)(frame, position)
+    if end > len(frame):
+        raise ProtocolError(f"FetchRequest version {version} reaches past its frame")
+    return request
+
+
+_HEAD_4 = struct.Struct(">ii")
+_HEAD_7 = struct.Struct(">ihii")
+_HEAD_12 = struct.Struct(">ihi")
+_PARTITION_4 = struct.Struct(">ihqq")
+_PARTITION_5 = struct.Struct(">ihqqq")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ABORTED = struct.Struct(">qq")
+_EPOCH_END = struct.Struct(">iq")
+_DIVERGING_TAGS = bytes((1, 0, 13))
+NO_PREFERRED_REPLICA = _INT32.pack(-1)
+
+
+def encode_response(
+    out: bytearray,
+    version: int,
+    *,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[tuple[str | bytes, Sequence[Fetched]]],
+) -> list[bytearray | Sized]:
+    """The response as pieces in their order. `out` holds the size (still to be set) and the header."""
+    if version >= FIRST_FLEXIBLE:
+        return _encode_flexible(out, throttle_ms, error_code, session_id, topics)
+    if version >= FIRST_SESSIONS:
+        out += _HEAD_7.pack(throttle_ms, error_code, session_id, len(topics))
+    else:
+        out += _HEAD_4.pack(throttle_ms, len(topics))
+    pieces: list[bytearray | Sized] = [out]
+    for topic, partitions in topics:
+        name = topic.encode() if isinstance(topic, str) else topic
+        out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
+        for partition in partitions:
+            index, error, high_watermark, stable, start, records, aborted, _ = partition
+            if version >= 5:
+                out += _PARTITION_5.pack(index, error, high_watermark, stable, start)
+            else:
+                out += _PARTITION_4.pack(index, error, high_watermark, stable)
+            if aborted is None:
+                out += _INT32.pack(-1)
+            else:
+                out += _INT32.pack(len(aborted)) + b"".join(_ABORTED.pack(*pair) for pair in aborted)
+            if version >= 11:
+                out += NO_PREFERRED_REPLICA
+            if records is None:
+                out += _INT32.pack(0)
+                continue
+            out += _INT32.pack(records.size)
+            out = _put(pieces, out, records)
+    return pieces
+
+
+def _encode_flexible(
+    out: bytearray,
+    throttle_ms: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[tuple[str | bytes, Sequence[Fetched]]],
+) -> list[bytearray | Sized]:
+    out += _HEAD_12.pack(throttle_ms, error_code, session_id)
+    write_varint(out, len(topics) + 1)
+    pieces: list[bytearray | Sized] = [out]
+    for topic, partitions in topics:
+        if isinstance(topic, bytes):
+            out += topic
+        else:
+            name = topic.encode()
+            write_varint(out, len(name) + 1)
+            out += name
+        write_varint(out, len(partitions) + 1)
+        for partition in partitions:
+            index, error, high_watermark, stable, start, records, aborted, diverging = partition
+            out += _PARTITION_5.pack(index, error, high_watermark, stable, start)
+            if aborted is None:
+                out.append(0)
+            else:
+                write_varint(out, len(aborted) + 1)
+                for pair in aborted:
+                    out += _ABORTED.pack(*pair)
+                    out.append(0)
+            out += NO_PREFERRED_REPLICA
+            if records is None:
+                out.append(1)
+            else:
+                write_varint(out, records.size + 1)
+                out = _put(pieces, out, records)
+            if diverging is None:
+                out.append(0)
+            else:
+                out += _DIVERGING_TAGS + _EPOCH_END.pack(*diverging)
+                out.append(0)
+        out.append(0)
+    out.append(0)
+    return pieces
+
+
+def _put(pieces: list[bytearray | Sized], out: bytearray, records: Sized) -> bytearray:
+    """Add the records; returns the buffer to go on in."""
+    if records.size <= INLINE_BYTES_MAX:
+        data = records.read()
+        if len(data) != records.size:
+            raise OSError(f"a log file gave {len(data)} of {records.size} bytes")
+        out += data
+        return out
+    pieces.append(records)
+    following = bytearray()
+    pieces.append(following)
+    return following
+
+
+def size_of(pieces: Iterable[bytearray | Sized]) -> int:
+    return sum(len(piece) if isinstance(piece, bytearray) else piece.size for piece in pieces)

@@ -1,0 +1,157 @@
+"""The sockets that listen, and all connections that came by them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from flintmq.effects import Executor
+from flintmq.errors import ConfigurationError
+from flintmq.server.budget import Budget
+from flintmq.server.connection import Connection, Dispatch, Shared
+from flintmq.settings import BrokerConfig, Listener
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_SWEEPS_PER_IDLE_TIME = 20
+_DRAIN_STEP_S = 0.01
+
+
+class Server:
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        dispatcher: Dispatch,
+        executor: Executor,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        settings = config()
+        self._loop = loop
+        self._config = config
+        self._per_peer: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self.bound: list[Listener] = []
+        self._shared = Shared(
+            loop=loop,
+            dispatcher=dispatcher,
+            executor=executor,
+            budget=Budget(settings.queued_max_request_bytes),
+            frame_size_max=settings.socket_request_max_bytes,
+            in_flight_max=settings.flint_max_requests_in_flight_per_connection,
+            connections={},
+            buffer=Shared.new_buffer(),
+            admits=self._admits,
+            on_closed=self._closed,
+        )
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return list(self._shared.connections)
+
+    async def start(self) -> None:
+        listeners = self._config().listeners
+        # With port 0 the first address gets a free port, and the others of the same name follow it.
+        chosen: dict[str, int] = {}
+        for listener in listeners:
+            port = listener.port or chosen.get(listener.name, 0)
+            sock = _bind(listener, port, optional=len(listeners) > 1 and listener.host == "::1")
+            if sock is None:
+                continue
+            actual = sock.getsockname()[1]
+            chosen.setdefault(listener.name, actual)
+            name = listener.name
+            server = await self._loop.create_server(
+                partial(Connection, self._shared, name), sock=sock, backlog=_BACKLOG
+            )
+            self._servers.append(server)
+            self.bound.append(Listener(name, listener.host, actual))
+        self._schedule_sweep()
+
+    def _admits(self, connection: Connection) -> str | None:
+        """Why a new connection is not taken, or None."""
+        config = self._config()
+        peer = connection.session.peer_host
+        if len(self._shared.connections) >= config.max_connections:
+            return f"{config.max_connections} connections are open (max.connections)"
+        if self._per_peer[peer] >= config.max_connections_per_ip:
+            return f"{peer} has {config.max_connections_per_ip} connections (max.connections.per.ip)"
+        self._per_peer[peer] += 1
+        return None
+
+    def _closed(self, connection: Connection) -> None:
+        peer = connection.session.peer_host
+        self._per_peer[peer] -= 1
+        if self._per_peer[peer] <= 0:
+            del self._per_peer[peer]
+
+    # ---- idle connections
+
+    def _schedule_sweep(self) -> None:
+        idle_s = self._config().connections_max_idle_ms / 1000
+        if idle_s > 0:
+            delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), 30.0)
+            self._sweep = self._loop.call_later(delay_s, self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        idle_s = self._config().connections_max_idle_ms / 1000
+        now = self._loop.time()
+        for connection in self.connections:
+            if now - connection.active_at > idle_s and not connection.in_flight:
+                connection.close()
+        self._schedule_sweep()
+
+    # ---- the end
+
+    async def stop(self, grace_s: float) -> None:
+        """Take nothing new, let what is being written be answered, then close."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in self.connections:
+            connection.stop_reading()
+        deadline = self._loop.time() + grace_s
+        while self._loop.time() < deadline and any(c.is_writing for c in self.connections):
+            await asyncio.sleep(_DRAIN_STEP_S)
+        for connection in self.connections:
+            connection.close()
+        while self._shared.connections and self._loop.time() < deadline:
+            await asyncio.sleep(_DRAIN_STEP_S)
+
+
+def _bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | None:
+    """A bound socket; None if the address may be missing on this machine and is."""
+    host = listener.host
+    family = socket.AF_INET6 if ":" in host or (not host and socket.has_ipv6) else socket.AF_INET
+    try:
+        info = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)[0]
+        sock = socket.socket(info[0], socket.SOCK_STREAM)
+    except OSError as error:
+        if optional:
+            return None
+        raise ConfigurationError(f"Cannot listen on {listener}: {error}.") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if info[0] == socket.AF_INET6:
+            # Every interface means both families; an IPv6 address alone must leave IPv4's port free.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        sock.bind(info[4])
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if optional and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return None
+        hint = ""
+        if error.errno == errno.EADDRINUSE:
+            hint = " Another broker may be running; choose another port with --port."
+        raise ConfigurationError(f"Cannot listen on {listener}: {error.strerror}.{hint}") from error
+    return sock

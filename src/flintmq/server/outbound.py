@@ -1,0 +1,228 @@
+"""The outbound half of a connection: one ordered queue of buffers and file ranges, and one pump.
+
+The pump writes straight to the socket's descriptor while it can (the transport's own writes come a loop
+turn later and cannot sendfile). When the kernel's buffer is full it goes on once a duplicate of the
+descriptor is writable: uvloop watches its own descriptors only itself. The duplicate is made when first
+needed and closed in `close`, for as long as it is open no FIN is sent.
+
+Cold data never blocks the loop: a range is probed before it is sent, and what is not in the page cache is
+read ahead in a thread first. Invariant: pieces reach the socket in the order of `send`, whole, or the
+connection is aborted; a file that gives fewer bytes than promised aborts it, padding never happens.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from flintmq.effects import Executor
+from flintmq.storage.segment import FileRange
+
+Piece = bytes | bytearray | memoryview | FileRange
+
+_GATHERED_MAX = 64
+_PROBE_STRIDE = 256 * 1024
+_READ_AHEAD = 1024 * 1024
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_HAS_SENDFILE = hasattr(os, "sendfile") and os.uname().sysname == "Linux"
+
+
+class Watcher(Protocol):
+    """What the pump needs of an event loop."""
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> object: ...
+
+    def remove_writer(self, fd: int) -> object: ...
+
+
+class Outbound:
+    __slots__ = (
+        "_abort", "_drained", "_duplicate", "_executor", "_fd", "_probed", "_queue", "_reading", "_socket",
+        "_watcher", "_watching", "pending_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fd: int,
+        *,
+        watcher: Watcher,
+        executor: Executor,
+        abort: Callable[[], object],
+        drained: Callable[[], object],
+    ) -> None:
+        self._fd = fd
+        # Shares the transport's descriptor: detached, never closed, when the connection ends.
+        self._socket = socket.socket(fileno=fd)
+        self._watcher = watcher
+        self._executor = executor
+        self._abort = abort
+        self._drained = drained
+        self.pending_bytes = 0
+        self._queue: deque[Piece] = deque()
+        self._duplicate = -1
+        self._watching = False
+        self._reading = False
+        self._probed: FileRange | None = None
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        queue = self._queue
+        if len(pieces) == 1 and not queue:
+            # Nearly every reply: one buffer that the socket takes at once.
+            piece = pieces[0]
+            if not isinstance(piece, FileRange):
+                try:
+                    sent = self._socket.send(piece)
+                except BlockingIOError:
+                    sent = 0
+                except OSError:
+                    self._fail()
+                    return
+                if sent == len(piece):
+                    return
+                pieces = (memoryview(piece)[sent:],)
+        for piece in pieces:
+            self.pending_bytes += piece.size if isinstance(piece, FileRange) else len(piece)
+            queue.append(piece)
+        if not self._watching and not self._reading:
+            self._pump()
+
+    def _pump(self) -> None:
+        if self._fd < 0:
+            return
+        queue = self._queue
+        try:
+            while queue:
+                piece = queue[0]
+                if isinstance(piece, FileRange):
+                    if not self._send_range(piece):
+                        return
+                else:
+                    self._send_buffers()
+        except BlockingIOError:
+            self._wait_for_room()
+            return
+        except OSError:
+            self._fail()
+            return
+        if self._watching:
+            self._watching = False
+            self._watcher.remove_writer(self._duplicate)
+            self._drained()
+
+    def _send_buffers(self) -> None:
+        """All buffers up to the next range, in one call."""
+        queue = self._queue
+        buffers: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for piece in queue:
+            if isinstance(piece, FileRange):
+                more = _MSG_MORE
+                break
+            if len(buffers) == _GATHERED_MAX:
+                break
+            buffers.append(piece)
+        sent = self._socket.send(buffers[0], more) if len(buffers) == 1 else self._socket.sendmsg(buffers, (), more)
+        self.pending_bytes -= sent
+        for buffer in buffers:
+            if sent < len(buffer):
+                queue[0] = memoryview(buffer)[sent:]
+                return
+            sent -= len(buffer)
+            queue.popleft()
+
+    def _send_range(self, piece: FileRange) -> bool:
+        """False if the range must be read ahead first."""
+        if self._probed is not piece:
+            if not self._is_warm(piece):
+                self._read_ahead(piece)
+                return False
+            self._probed = piece
+        while piece.size:
+            if _HAS_SENDFILE and piece.file.fd >= 0:
+                sent = os.sendfile(self._fd, piece.file.fd, piece.position, piece.size)
+            else:
+                data = piece.file.pread(min(piece.size, _READ_AHEAD), piece.position)
+                sent = self._socket.send(data) if data else 0
+            if sent == 0:
+                raise OSError(errno.EIO, "a log file is shorter than promised")
+            piece.position += sent
+            piece.size -= sent
+            self.pending_bytes -= sent
+        self._queue.popleft()
+        self._probed = None
+        return True
+
+    @staticmethod
+    def _is_warm(piece: FileRange) -> bool:
+        """Whether the range seems to be in the page cache; without a way to ask, it is taken to be."""
+        if not _NOWAIT or piece.file.fd < 0:
+            return True
+        byte = [bytearray(1)]
+        last = piece.position + piece.size - 1
+        try:
+            for position in range(piece.position, last, _PROBE_STRIDE):
+                os.preadv(piece.file.fd, byte, position, _NOWAIT)
+            os.preadv(piece.file.fd, byte, last, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+                raise
+        return True
+
+    def _read_ahead(self, piece: FileRange) -> None:
+        file, position, end = piece.file, piece.position, piece.position + piece.size
+
+        def read() -> None:
+            at = position
+            while at < end and file.pread(min(_READ_AHEAD, end - at), at):
+                at += _READ_AHEAD
+
+        self._probed = piece
+        self._reading = True
+        if self._watching:
+            self._watching = False
+            self._watcher.remove_writer(self._duplicate)
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._reading = False
+            if error is not None:
+                self._fail()
+                return
+            self._pump()
+            if not self._queue:
+                self._drained()
+
+        self._executor.submit(read, done)
+
+    def _wait_for_room(self) -> None:
+        if self._watching:
+            return
+        if self._duplicate < 0:
+            self._duplicate = os.dup(self._fd)
+        self._watching = True
+        self._watcher.add_writer(self._duplicate, self._pump)
+
+    def _fail(self) -> None:
+        self._queue.clear()
+        self.pending_bytes = 0
+        self._abort()
+
+    def close(self) -> None:
+        """In `connection_lost`, and before the transport closes the descriptor."""
+        if self._fd < 0:
+            return
+        self._fd = -1
+        self._queue.clear()
+        self._socket.detach()
+        if self._duplicate >= 0:
+            if self._watching:
+                self._watching = False
+                self._watcher.remove_writer(self._duplicate)
+            os.close(self._duplicate)
+            self._duplicate = -1

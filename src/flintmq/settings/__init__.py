@@ -1,0 +1,70 @@
+"""Settings of brokers and topics: one declared list each, and everything that derives from it.
+
+    kinds, declaration   what a setting is: type, unit, check, default, meaning
+    topic, broker        the two lists, as typed configuration classes
+    resolve              layers and synonyms: from texts to configurations
+    describe, alter      DescribeConfigs, AlterConfigs and IncrementalAlterConfigs
+    load                 command line, environment and file at the start
+
+Pure: nothing here reads a file, the environment or a clock.
+"""
+
+from __future__ import annotations
+
+from flintmq.settings.alter import (
+    Alteration,
+    Operation,
+    alter_broker,
+    alter_topic,
+    apply_alterations,
+    replacement,
+)
+from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
+from flintmq.settings.declaration import Dynamic, Setting, Synonym
+from flintmq.settings.describe import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    describe_broker,
+    describe_broker_default,
+    describe_topic,
+)
+from flintmq.settings.document import SettingsFile
+from flintmq.settings.kinds import Kind, Unit
+from flintmq.settings.listeners import Listener
+from flintmq.settings.load import Loaded, LoadedValue, Origin, load
+from flintmq.settings.resolve import BrokerValues, parse_broker_config, parse_topic_config
+from flintmq.settings.topic import TOPIC_SETTINGS, TopicConfig
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "Alteration",
+    "BrokerConfig",
+    "BrokerValues",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSynonym",
+    "Dynamic",
+    "Kind",
+    "Listener",
+    "Loaded",
+    "LoadedValue",
+    "Operation",
+    "Origin",
+    "Setting",
+    "SettingsFile",
+    "Synonym",
+    "TopicConfig",
+    "Unit",
+    "alter_broker",
+    "alter_topic",
+    "apply_alterations",
+    "describe_broker",
+    "describe_broker_default",
+    "describe_topic",
+    "load",
+    "parse_broker_config",
+    "parse_topic_config",
+    "replacement",
+]

@@ -1,0 +1,339 @@
+"""The settings of a broker, by Kafka's names; ours begin with `flint.`.
+
+The one list of them: the parser, `--help`, `flintmq config`, DescribeConfigs and `docs/configuration.md` read
+it. A setting is listed only when it does something. Those that give topics their defaults take type, check
+and default from the topic's own declaration. This module must not know where values come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flintmq.settings.declaration import Dynamic, setting, settings_of
+from flintmq.settings.kinds import INT_MAX, LONG_MAX, Check, Kind, at_least, between, one_of
+from flintmq.settings.listeners import (
+    DEFAULT_PORT,
+    LOOPBACK,
+    Listener,
+    listener_faults,
+    listeners_on,
+    parse_listeners,
+    parse_protocols,
+)
+from flintmq.settings.topic import TOPIC_SETTINGS
+
+_UNSET = object()
+_LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL"}
+
+
+def _topic_default(name: str, topic_name: str, default: Any = _UNSET) -> Any:
+    """The broker's synonym of a topic setting; changed at run time, it reaches every topic at once."""
+    topic = TOPIC_SETTINGS[topic_name]
+    return setting(
+        name,
+        topic.kind,
+        topic.default if default is _UNSET else default,
+        check=topic.check,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc=f"`{topic_name}` of every topic that does not set it. {topic.doc}",
+    )
+
+
+def _read_protocol_map(text: str) -> str:
+    for name, protocol in parse_protocols(text).items():
+        if protocol != "PLAINTEXT":
+            raise ValueError(f"{name}:{protocol} is not available in this version, only PLAINTEXT is")
+    return text.strip()
+
+
+def _read_level(text: str) -> str:
+    level = text.strip().upper()
+    return _LEVELS.get(level, level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    node_id: int = setting(
+        "node.id", Kind.INT, 0, check=at_least(0), aliases=("broker.id",), doc="The number of this broker."
+    )
+    broker_rack: str | None = setting(
+        "broker.rack", Kind.STRING, None, doc="The rack or zone of this broker, told to clients."
+    )
+    listeners: tuple[Listener, ...] = setting(
+        "listeners",
+        Kind.LIST,
+        listeners_on(LOOPBACK, (DEFAULT_PORT,)),
+        read=parse_listeners,
+        check=Check("at least one address", lambda value: len(value) > 0),
+        doc="The addresses to listen on, as `NAME://host:port`. An empty host means every interface, port 0 "
+        "any free port, and one name may have several addresses. The default is this machine only, on IPv4 "
+        "and IPv6.",
+    )
+    advertised_listeners: tuple[Listener, ...] = setting(
+        "advertised.listeners",
+        Kind.LIST,
+        (),
+        read=parse_listeners,
+        doc="The addresses clients are told to connect to, one for each listener name. Where a name is "
+        "missing, a client is told the address of its own connection, which needs no configuration except "
+        "behind NAT or port mapping.",
+    )
+    listener_security_protocol_map: str = setting(
+        "listener.security.protocol.map",
+        Kind.STRING,
+        "PLAINTEXT:PLAINTEXT",
+        read=_read_protocol_map,
+        doc="The security protocol of each listener name, as `NAME:PROTOCOL`. Only PLAINTEXT is available in "
+        "this version.",
+    )
+    log_dirs: tuple[str, ...] = setting(
+        "log.dirs",
+        Kind.LIST,
+        ("./flintmq-data",),
+        aliases=("log.dir",),
+        check=Check("one folder", lambda value: len(value) == 1 and bool(value[0])),
+        doc="The folder that holds the data; several are not available in this version. Kafka's default is "
+        "under /tmp, which does not survive a restart of many machines.",
+    )
+    auto_create_topics_enable: bool = setting(
+        "auto.create.topics.enable",
+        Kind.BOOLEAN,
+        True,
+        doc="Create a topic when a client asks for its metadata.",
+    )
+    flint_auto_create_topics_on_produce: bool = setting(
+        "flint.auto.create.topics.on.produce",
+        Kind.BOOLEAN,
+        False,
+        doc="Create a topic also when a client produces to it without having asked for its metadata.",
+    )
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable", Kind.BOOLEAN, True, doc="Whether topics may be deleted at all."
+    )
+    num_partitions: int = setting(
+        "num.partitions",
+        Kind.INT,
+        1,
+        check=at_least(1),
+        doc="Partitions of a topic that is created without saying how many.",
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        check=between(1, 32767),
+        doc="Replicas of a topic that is created without saying how many.",
+    )
+
+    message_max_bytes: int = _topic_default("message.max.bytes", "max.message.bytes")
+    min_insync_replicas: int = _topic_default("min.insync.replicas", "min.insync.replicas")
+    compression_type: str = _topic_default("compression.type", "compression.type")
+    compression_gzip_level: int = _topic_default("compression.gzip.level", "compression.gzip.level")
+    compression_lz4_level: int = _topic_default("compression.lz4.level", "compression.lz4.level")
+    compression_zstd_level: int = _topic_default("compression.zstd.level", "compression.zstd.level")
+    unclean_leader_election_enable: bool = _topic_default(
+        "unclean.leader.election.enable", "unclean.leader.election.enable"
+    )
+    log_cleanup_policy: tuple[str, ...] = _topic_default("log.cleanup.policy", "cleanup.policy")
+    log_cleaner_delete_retention_ms: int = _topic_default(
+        "log.cleaner.delete.retention.ms", "delete.retention.ms"
+    )
+    log_cleaner_max_compaction_lag_ms: int = _topic_default(
+        "log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"
+    )
+    log_cleaner_min_cleanable_ratio: float = _topic_default(
+        "log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"
+    )
+    log_cleaner_min_compaction_lag_ms: int = _topic_default(
+        "log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"
+    )
+    log_flush_interval_messages: int = _topic_default("log.flush.interval.messages", "flush.messages")
+    log_flush_interval_ms: int | None = _topic_default("log.flush.interval.ms", "flush.ms", None)
+    log_flush_scheduler_interval_ms: int = setting(
+        "log.flush.scheduler.interval.ms",
+        Kind.LONG,
+        LONG_MAX,
+        check=at_least(0),
+        doc="Used for `log.flush.interval.ms` where that is not set.",
+    )
+    log_index_interval_bytes: int = _topic_default("log.index.interval.bytes", "index.interval.bytes")
+    log_index_size_max_bytes: int = _topic_default("log.index.size.max.bytes", "segment.index.bytes")
+    log_local_retention_bytes: int = _topic_default("log.local.retention.bytes", "local.retention.bytes")
+    log_local_retention_ms: int = _topic_default("log.local.retention.ms", "local.retention.ms")
+    log_message_timestamp_after_max_ms: int = _topic_default(
+        "log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"
+    )
+    log_message_timestamp_before_max_ms: int = _topic_default(
+        "log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"
+    )
+    log_message_timestamp_type: str = _topic_default("log.message.timestamp.type", "message.timestamp.type")
+    log_preallocate: bool = _topic_default("log.preallocate", "preallocate")
+    log_retention_bytes: int = _topic_default("log.retention.bytes", "retention.bytes")
+    log_retention_ms: int | None = _topic_default("log.retention.ms", "retention.ms", None)
+    log_retention_minutes: int | None = setting(
+        "log.retention.minutes", Kind.INT, None, doc="Used for `log.retention.ms` where that is not set."
+    )
+    log_retention_hours: int = setting(
+        "log.retention.hours",
+        Kind.INT,
+        168,
+        doc="Used where neither `log.retention.ms` nor `log.retention.minutes` is set.",
+    )
+    log_roll_ms: int | None = _topic_default("log.roll.ms", "segment.ms", None)
+    log_roll_hours: int = setting(
+        "log.roll.hours", Kind.INT, 168, check=at_least(1), doc="Used where `log.roll.ms` is not set."
+    )
+    log_roll_jitter_ms: int | None = _topic_default("log.roll.jitter.ms", "segment.jitter.ms", None)
+    log_roll_jitter_hours: int = setting(
+        "log.roll.jitter.hours",
+        Kind.INT,
+        0,
+        check=at_least(0),
+        doc="Used where `log.roll.jitter.ms` is not set.",
+    )
+    log_segment_bytes: int = _topic_default("log.segment.bytes", "segment.bytes")
+    log_segment_delete_delay_ms: int = _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms")
+    flint_validate_records: str = _topic_default("flint.validate.records", "flint.validate.records")
+    flint_verify_on_read: bool = _topic_default("flint.verify.on.read", "flint.verify.on.read")
+
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        300_000,
+        check=at_least(1),
+        doc="How often retention looks for segments to delete.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        check=at_least(0),
+        doc="How often the recovery points are written, which bound what is scanned after a crash.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        check=at_least(0),
+        doc="How often the first offsets of logs are written.",
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        Kind.INT,
+        86_400_000,
+        check=at_least(1),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How long the sequence numbers of an idle producer are remembered.",
+    )
+    num_recovery_threads_per_data_dir: int = setting(
+        "num.recovery.threads.per.data.dir",
+        Kind.INT,
+        2,
+        check=at_least(1),
+        doc="Threads that recover logs at the start and sync them at the stop.",
+    )
+    background_threads: int = setting(
+        "background.threads",
+        Kind.INT,
+        4,
+        check=at_least(1),
+        doc="Threads for blocking work: syncing, reading cold data, deleting files. Kafka's default is 10; "
+        "they share one interpreter here, so that a few are enough.",
+    )
+
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        Kind.INT,
+        100 << 20,
+        check=at_least(1),
+        doc="The largest request; a larger one closes its connection.",
+    )
+    queued_max_request_bytes: int = setting(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        256 << 20,
+        check=Check("at least 1, or -1 for no limit", lambda value: value >= 1 or value == -1),
+        doc="Memory for all requests that are still arriving or wait their turn, counted by the bytes that "
+        "have really come. Beyond it the largest stop being read for a while. Kafka sets no limit by "
+        "default.",
+    )
+    flint_max_requests_in_flight_per_connection: int = setting(
+        "flint.max.requests.in.flight.per.connection",
+        Kind.INT,
+        128,
+        check=at_least(1),
+        doc="Requests of one connection that may wait for their answer before no more are read from it.",
+    )
+    max_connections: int = setting(
+        "max.connections",
+        Kind.INT,
+        INT_MAX,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Connections to this broker; beyond it new ones are closed.",
+    )
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip",
+        Kind.INT,
+        INT_MAX,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Connections from one address; beyond it new ones are closed.",
+    )
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        600_000,
+        doc="A connection without traffic for this long is closed; 0 or less never closes one.",
+    )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
+        Kind.INT,
+        2000,
+        check=at_least(1),
+        doc="Partitions in one answer to DescribeTopicPartitions.",
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        check=at_least(0),
+        doc="Fetch sessions kept (KIP-227); beyond it the longest unused goes.",
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        Kind.INT,
+        55 << 20,
+        check=at_least(1024),
+        doc="The most one Fetch answers, whatever the client asks for.",
+    )
+    flint_segment_descriptors: int = setting(
+        "flint.segment.descriptors",
+        Kind.INT,
+        4096,
+        check=at_least(16),
+        doc="Segment files kept open; beyond it the longest unused is closed until it is needed.",
+    )
+    flint_log_level: str = setting(
+        "flint.log.level",
+        Kind.STRING,
+        "INFO",
+        aliases=("log_level",),
+        read=_read_level,
+        check=one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+        dynamic=Dynamic.PER_BROKER,
+        doc="How much the broker logs: DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+    )
+
+    def fault(self) -> str | None:
+        """What is wrong with the values taken together, or None."""
+        if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
+            return "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms"
+        retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
+        if next(value for value in retention if value is not None) == 0:
+            return "the retention time must be at least 1, or -1 for no limit"
+        return listener_faults(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
+
+
+BROKER_SETTINGS = settings_of(BrokerConfig)

@@ -1,0 +1,200 @@
+"""The settings a broker starts with: command line over environment over file over defaults (F9, B10).
+
+    command line   --set NAME=VALUE
+    environment    FLINTMQ_ and the name in capitals (FLINTMQ_LOG_RETENTION_MS); after it the short names
+    file           YAML or TOML, flat (`log.retention.ms: 1`) or nested (`log: {retention: {ms: 1}}`)
+
+Pure: the caller reads the file and the environment and passes what they hold. Invariant: what is loaded has
+passed every check, and every value knows where it came from; anything else is a ConfigurationError that names
+the place and suggests the near name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from flintmq.errors import ConfigurationError
+from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
+from flintmq.settings.declaration import Setting
+from flintmq.settings.document import SettingsFile, read_settings
+from flintmq.settings.listeners import Listener, listeners_on, parse_listeners
+from flintmq.settings.names import (
+    ALIASES,
+    HOSTNAME,
+    PORTS,
+    UNAVAILABLE,
+    hint,
+    is_known,
+    name_of_bare_variable,
+    name_of_variable,
+)
+from flintmq.settings.resolve import BrokerValues, overlay, parse_broker_config
+
+
+class Origin(Enum):
+    COMMAND_LINE = "command line"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One text as somebody wrote it. `place` is what to call it in a message."""
+
+    name: str
+    text: str
+    origin: Origin
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedValue:
+    """One setting as `flintmq config` lists it."""
+
+    setting: Setting
+    value: Any
+    origin: Origin
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    broker: BrokerConfig
+    static: Mapping[str, str]
+    """The texts given, by setting name and without human units; what is at its default is not here."""
+    values: tuple[LoadedValue, ...]
+    """Every setting, in the order declared."""
+    warnings: tuple[str, ...]
+
+    @property
+    def layers(self) -> BrokerValues:
+        """The static layer, to be joined with dynamic ones."""
+        return BrokerValues(static=self.static)
+
+
+def load(
+    *,
+    command_line: Sequence[tuple[str, str]] = (),
+    environ: Mapping[str, str] | None = None,
+    file: SettingsFile | None = None,
+) -> Loaded:
+    environ = environ or {}
+    layers = (
+        [Given(name, text, Origin.FILE, f"{name} in {file.name}") for name, text in read_settings(file)]
+        if file
+        else [],
+        _bare_variables(environ),
+        _prefixed_variables(environ),
+        [
+            Given(name, text, Origin.COMMAND_LINE, f"{name} on the command line")
+            for name, text in command_line
+        ],
+    )
+    static: dict[str, str] = {}
+    places: dict[str, Given] = {}
+    warnings: list[str] = []
+    listeners: tuple[Listener, ...] = BROKER_SETTINGS["listeners"].default
+    for layer in layers:
+        texts = _settle(layer, listeners, places, warnings)
+        if "listeners" in texts:
+            listeners = parse_listeners(texts["listeners"])
+        static = overlay(static, texts)
+    broker = parse_broker_config(static)
+    values = tuple(
+        _loaded(declared, broker, places if declared.name in static else {})
+        for declared in BROKER_SETTINGS.values()
+    )
+    return Loaded(broker, static, values, tuple(warnings))
+
+
+def _prefixed_variables(environ: Mapping[str, str]) -> list[Given]:
+    named = [(name_of_variable(variable), variable) for variable in sorted(environ)]
+    return [_variable(name, variable, environ) for name, variable in named if name is not None]
+
+
+def _bare_variables(environ: Mapping[str, str]) -> list[Given]:
+    named = [(name_of_bare_variable(variable), variable) for variable in sorted(environ)]
+    return [_variable(name, variable, environ) for name, variable in named if name is not None]
+
+
+def _variable(name: str, variable: str, environ: Mapping[str, str]) -> Given:
+    return Given(name, environ[variable], Origin.ENVIRONMENT, f"environment variable {variable}")
+
+
+def _settle(
+    layer: Sequence[Given], below: tuple[Listener, ...], places: dict[str, Given], warnings: list[str]
+) -> dict[str, str]:
+    """One layer's texts by setting name, checked. `below` are the listeners of the layers under it."""
+    texts: dict[str, str] = {}
+    addresses: dict[str, Given] = {}
+    for given in layer:
+        if not is_known(given.name):
+            raise ConfigurationError(f"unknown setting {given.place}: {hint(given.name)}")
+        if given.name in UNAVAILABLE:
+            _warn_unavailable(given, warnings)
+        elif given.name in (PORTS, HOSTNAME):
+            addresses[given.name] = given
+        else:
+            declared = BROKER_SETTINGS[ALIASES.get(given.name, given.name)]
+            if declared.name in texts and given.origin is not Origin.COMMAND_LINE:
+                raise ConfigurationError(
+                    f"{given.place} and {places[declared.name].place} set the same thing"
+                )
+            texts[declared.name] = _checked(declared, given)
+            places[declared.name] = given
+    if addresses:
+        given = next(iter(addresses.values()))
+        if "listeners" in texts:
+            raise ConfigurationError(f"{given.place} and {places['listeners'].place} both set the addresses")
+        texts["listeners"] = _addresses(addresses, below)
+        places["listeners"] = given
+    return texts
+
+
+def _checked(declared: Setting, given: Given) -> str:
+    try:
+        return declared.plain(given.text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{given.place}: {error}") from None
+
+
+def _warn_unavailable(given: Given, warnings: list[str]) -> None:
+    # Asking for the absence of what is absent deserves no warning.
+    if given.text.strip().lower() not in ("", "false", "0"):
+        feature = UNAVAILABLE[given.name]
+        warnings.append(f"{given.place}: {feature} not available in this version, ignored")
+
+
+def _addresses(given: Mapping[str, Given], below: Sequence[Listener]) -> str:
+    """`broker_ports` and `kafka_hostname` over the listeners below: each replaces its own part."""
+    name, *others = dict.fromkeys(listener.name for listener in below)
+    hosts = list(dict.fromkeys(listener.host for listener in below))
+    ports = list(dict.fromkeys(listener.port for listener in below))
+    if others:
+        place = next(iter(given.values())).place
+        raise ConfigurationError(f"{place}: there are several named listeners, set `listeners` instead")
+    if HOSTNAME in given:
+        hosts = [given[HOSTNAME].text.strip().strip("[]")]
+    if PORTS in given:
+        parts = given[PORTS].text.strip().strip("[]").split(",")
+        if not all(part.strip().isdecimal() and int(part) <= 65535 for part in parts):
+            raise ConfigurationError(f"{given[PORTS].place}: expected ports such as 9092,9094")
+        ports = [int(part) for part in parts]
+    text = ",".join(str(listener) for listener in listeners_on(hosts, ports, name=name))
+    try:
+        BROKER_SETTINGS["listeners"].parse(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{next(iter(given.values())).place}: {error}") from None
+    return text
+
+
+def _loaded(declared: Setting, broker: BrokerConfig, places: Mapping[str, Given]) -> LoadedValue:
+    value = getattr(broker, declared.attribute)
+    given = places.get(declared.name)
+    if given is None:
+        return LoadedValue(declared, value, Origin.DEFAULT, "default")
+    return LoadedValue(declared, value, given.origin, given.place)

@@ -1,0 +1,83 @@
+"""Every name under which a broker setting may be given, and what to say of a name that is none.
+
+Besides Kafka's names: the short ones of `settings.yaml` (B10), which in the environment are written in
+capitals and may do without the prefix. Names of features that this version does not have are known, so that
+an existing file still works; they are ignored with a warning. This module must not know values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flintmq.settings.broker import BROKER_SETTINGS
+from flintmq.settings.declaration import nearest
+from flintmq.settings.topic import TOPIC_SETTINGS
+
+PORTS = "broker_ports"
+HOSTNAME = "kafka_hostname"
+
+SHORT_NAMES: Mapping[str, str] = {
+    "retention": "log.retention.ms",
+    "record_storage_path": "log.dirs",
+    "kafka_cfg_num_partitions": "num.partitions",
+    "log_level": "flint.log.level",
+    PORTS: "listeners",
+    HOSTNAME: "listeners",
+}
+"""The short names that have an effect, and the setting each one gives."""
+
+UNAVAILABLE: Mapping[str, str] = {
+    "max_memory": "memory-first topics",
+    "rest_port": "the REST interface",
+    "purge_on_fetch": "purging on fetch",
+    "enable_consumer_groups": "consumer groups",
+    "plugin_paths": "plugins",
+    "profile": "profiles",
+}
+"""Short names whose feature is not there yet, and the feature."""
+
+_ENVIRONMENT_PREFIX = "FLINTMQ_"
+
+# Not settings: read by the command line, or put there by Kubernetes for a service that is called flintmq.
+_RESERVED = ("FLINTMQ_CONFIG", "FLINTMQ_SETTINGS", "FLINTMQ_BOOTSTRAP_SERVERS", "FLINTMQ_PORT")
+_RESERVED_PREFIXES = ("FLINTMQ_SERVICE_", "FLINTMQ_PORT_")
+
+
+def _aliases() -> dict[str, str]:
+    declared = {alias: item.name for item in BROKER_SETTINGS.values() for alias in item.aliases}
+    return {**declared, **SHORT_NAMES}
+
+
+ALIASES: Mapping[str, str] = _aliases()
+"""Every other name, and the setting it gives."""
+
+_KNOWN = (*BROKER_SETTINGS, *ALIASES, *UNAVAILABLE)
+_PREFIXED = {_ENVIRONMENT_PREFIX + name.replace(".", "_").upper(): name for name in _KNOWN}
+_BARE = {name.upper(): name for name in (*SHORT_NAMES, *UNAVAILABLE)}
+
+
+def is_known(name: str) -> bool:
+    return name in BROKER_SETTINGS or name in ALIASES or name in UNAVAILABLE
+
+
+def name_of_variable(variable: str) -> str | None:
+    """The name that a prefixed environment variable gives; None if it is not meant for us."""
+    if not variable.startswith(_ENVIRONMENT_PREFIX):
+        return None
+    if variable in _RESERVED or variable.startswith(_RESERVED_PREFIXES):
+        return None
+    return _PREFIXED.get(variable, variable)
+
+
+def name_of_bare_variable(variable: str) -> str | None:
+    """The short name that an environment variable without prefix gives, or None."""
+    return _BARE.get(variable)
+
+
+def hint(name: str) -> str:
+    """What to add to "unknown setting": the near name, or how to say a topic's setting for all topics."""
+    topic = TOPIC_SETTINGS.get(name)
+    if topic and topic.synonyms:
+        return f"it is a setting of topics; for all topics set {topic.synonyms[0].name}"
+    guess = nearest(name, _PREFIXED if name.startswith(_ENVIRONMENT_PREFIX) else _KNOWN)
+    return f"did you mean {guess}?" if guess else "`flintmq config` lists all of them"

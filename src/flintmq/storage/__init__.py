@@ -1,0 +1,1 @@
+"""The log on disk: segments, indexes, producer state, recovery. Knows bytes and offsets, not requests."""

@@ -1,0 +1,60 @@
+"""When a log's bytes reach stable storage: `flush.messages`, `flush.ms`, or the operating system's pleasure.
+
+One flush at a time runs in a thread for each log; all that was appended meanwhile waits for the next one,
+so that one fsync serves every producer that waits. A failed fsync is never retried: the kernel may have
+dropped the pages and would report success the second time. The log goes offline instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flintmq.effects import Clock, Executor
+from flintmq.storage.log import Flush, Log
+
+
+class Flusher:
+    def __init__(self, log: Log, *, executor: Executor, clock: Clock, flushed: Callable[[], object]) -> None:
+        self._log = log
+        self._executor = executor
+        self._clock = clock
+        self._flushed = flushed
+        self._running = False
+        self._again = False
+
+    def after_append(self) -> None:
+        """Called for every append: starts a flush if `flush.messages` are waiting."""
+        if self._log.unflushed >= self._log.config.flush_messages:
+            self.flush()
+
+    def after_time(self, now_ms: int) -> None:
+        """Called now and then: starts a flush if something has waited for `flush.ms`."""
+        log = self._log
+        if log.unflushed and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._log.offline is not None:
+            return
+        if self._running:
+            self._again = True
+            return
+        try:
+            work = self._log.prepare_flush()
+        except OSError as error:
+            self._log.go_offline(f"its files could not be opened for a flush: {error}")
+            self._flushed()
+            return
+        self._running = True
+        self._executor.submit(work.run, lambda _, error: self._done(work, error))
+
+    def _done(self, work: Flush, error: BaseException | None) -> None:
+        self._running = False
+        if error is not None:
+            self._log.go_offline(f"fsync failed: {error}")
+        else:
+            self._log.flushed(work, self._clock.now_ms())
+        self._flushed()
+        if self._again:
+            self._again = False
+            self.flush()

@@ -1,0 +1,196 @@
+"""What a log remembers of idempotent and transactional producers (KIP-98). Pure.
+
+For each producer id: its epoch, its last five batches (so that a retry gets its original offset), and the
+first offset of its open transaction. The earliest open transaction bounds the last stable offset.
+`check` decides and changes nothing; `record` is the only change, for a live append and in recovery alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from flintmq.errors import CorruptionError, ErrorCode, RequestError
+from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+
+BATCHES_KEPT = 5
+SNAPSHOT_VERSION = 1
+
+_ENTRY = struct.Struct(">qhiqiqiq")
+_HEAD = struct.Struct(">hIi")
+_CRC_END = 6
+
+
+class ProducerBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_KEPT)
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.txn_first_offset = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class Producers:
+    """The producers of one log, in the order in which they first wrote."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._producers.values())
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest open transaction began."""
+        return min(self._open.values()) if self._open else None
+
+    def check(self, batch: BatchHeader) -> ProducerBatch | None:
+        """The batch this one repeats, or None if it is the next; RequestError if it is neither."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            # Nothing is known, perhaps because it expired or was deleted: any sequence starts afresh.
+            return None
+        if batch.producer_epoch < producer.epoch:
+            raise RequestError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {batch.producer_id} has epoch {producer.epoch}; {batch.producer_epoch} is stale.",
+            )
+        first, last = batch.base_sequence, batch.last_sequence
+        if batch.producer_epoch > producer.epoch:
+            if first != 0 and producer.epoch != NO_EPOCH:
+                raise RequestError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"A new epoch of producer {batch.producer_id} must start at sequence 0, not {first}.",
+                )
+        else:
+            for known in producer.batches:
+                if known.first_sequence == first and known.last_sequence == last:
+                    return known
+            # An entry that holds only a marker has no sequence, and so the next must be 0.
+            expected = (producer.last_sequence + 1) & MAX_INT32
+            if first != expected:
+                raise RequestError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Producer {batch.producer_id} sent sequence {first}; {expected} comes next.",
+                )
+        if producer.txn_first_offset >= 0 and not batch.is_transactional:
+            raise RequestError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {batch.producer_id} has an open transaction; this batch is outside it.",
+            )
+        return None
+
+    def record(self, batch: BatchHeader, base_offset: int) -> None:
+        """A data batch of a producer is now in the log at `base_offset`."""
+        producer_id = batch.producer_id
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, batch.producer_epoch)
+        elif producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.batches.append(
+            ProducerBatch(
+                batch.base_sequence,
+                batch.last_sequence,
+                base_offset,
+                base_offset + batch.last_offset_delta,
+                batch.max_timestamp,
+            )
+        )
+        producer.last_timestamp = batch.max_timestamp
+        if producer.txn_first_offset < 0 and batch.is_transactional:
+            producer.txn_first_offset = base_offset
+            self._open[producer_id] = base_offset
+
+    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int | None:
+        """A marker is now in the log; returns the first offset of the transaction it ends, if one was open."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        if producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.txn_first_offset = -1
+        return self._open.pop(producer_id, None)
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers that wrote nothing since `before_ms`; never one with an open transaction."""
+        stale = [
+            p.producer_id
+            for p in self._producers.values()
+            if p.last_timestamp < before_ms and p.txn_first_offset < 0
+        ]
+        for producer_id in stale:
+            del self._producers[producer_id]
+
+    def encode(self) -> bytes:
+        """Kafka's snapshot: of each producer's batches only the last is kept."""
+        body = bytearray()
+        for p in self._producers.values():
+            last = p.batches[-1] if p.batches else None
+            body += _ENTRY.pack(
+                p.producer_id,
+                p.epoch,
+                last.last_sequence if last else NO_SEQUENCE,
+                last.last_offset if last else -1,
+                last.last_offset - last.first_offset if last else 0,
+                p.last_timestamp,
+                p.coordinator_epoch,
+                p.txn_first_offset,
+            )
+        counted = len(self._producers).to_bytes(4, "big") + body
+        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(counted), len(self._producers)) + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Producers:
+        if len(data) < _HEAD.size:
+            raise CorruptionError("The producer snapshot is cut short.")
+        version, crc, count = _HEAD.unpack_from(data)
+        if version != SNAPSHOT_VERSION:
+            raise CorruptionError(f"The producer snapshot has version {version}; {SNAPSHOT_VERSION} is known.")
+        if crc32c(data[_CRC_END:]) != crc or len(data) != _HEAD.size + count * _ENTRY.size:
+            raise CorruptionError("The producer snapshot fails its CRC.")
+        states = cls()
+        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn in _ENTRY.iter_unpack(
+            data[_HEAD.size :]
+        ):
+            p = states._producers[producer_id] = Producer(producer_id, epoch)
+            p.last_timestamp = timestamp
+            p.coordinator_epoch = coordinator_epoch
+            if sequence != NO_SEQUENCE:
+                p.batches.append(
+                    ProducerBatch((sequence - delta) & MAX_INT32, sequence, offset - delta, offset, timestamp)
+                )
+            if txn >= 0:
+                p.txn_first_offset = txn
+                states._open[producer_id] = txn
+        return states
+
+
+def is_producer_batch(batch: BatchHeader) -> bool:
+    return batch.producer_id != NO_PRODUCER_ID

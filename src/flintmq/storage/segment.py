@@ -1,0 +1,159 @@
+"""One segment: a `.log` file of batches as on the wire, and its two sparse indexes.
+
+Invariant: `size` bytes of the file are whole, sound batches in ascending offsets; what lies beyond `size`
+(a failed write, preallocated zeros) does not exist for readers. A segment knows positions, not policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flintmq.effects import Buffer, Disk, File
+from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, read_header
+from flintmq.storage.descriptors import Descriptors
+from flintmq.storage.indexes import OffsetIndex, TimeIndex, floor_in_offset_file, floor_in_time_file
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+
+_WALK_BYTES = 16 * 1024
+
+
+def file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+class FileRange:
+    """Bytes of a log file on their way to a socket. Holding it keeps the descriptor open."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position)
+
+
+class Segment:
+    __slots__ = (
+        "_descriptors", "_index_interval", "_since_index", "base_offset", "created_ms", "file",
+        "first_timestamp", "folder", "max_timestamp", "max_timestamp_offset", "offset_index", "size",
+        "time_index", "used",
+    )  # fmt: skip
+
+    def __init__(
+        self, folder: str, base_offset: int, descriptors: Descriptors, *, index_interval: int, created_ms: int
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.size = 0
+        self.created_ms = created_ms
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.file: File | None = None
+        self.used = False
+        # In memory while the segment is active; None once it is sealed and its indexes are in files.
+        self.offset_index: OffsetIndex | None = OffsetIndex()
+        self.time_index: TimeIndex | None = TimeIndex()
+        self._descriptors = descriptors
+        self._index_interval = index_interval
+        self._since_index = 0
+
+    def path(self, suffix: str) -> str:
+        return f"{self.folder}/{file_name(self.base_offset, suffix)}"
+
+    def open(self, *, create: bool = False) -> File:
+        self.used = True
+        return self.file or self._descriptors.open(self, self.path(LOG), create=create)
+
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end. On OSError nothing has changed but bytes beyond `size`."""
+        position = self.size
+        self.open().pwrite(batch, position)
+        self.note(position, len(batch), last_offset, max_timestamp)
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch stands at `position`: index it. Also how recovery rebuilds the indexes."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self._since_index > self._index_interval:
+            assert self.offset_index is not None and self.time_index is not None
+            self.offset_index.append(last_offset - self.base_offset, position)
+            if self.max_timestamp >= 0:
+                self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._since_index = 0
+        self._since_index += size
+        self.size = position + size
+
+    @property
+    def index_bytes(self) -> int:
+        return len(self.offset_index.offsets) * 8 if self.offset_index is not None else 0
+
+    def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Positions and headers of the batches from `position` on. The headers are trusted."""
+        file = self.open()
+        end = self.size if end is None else end
+        chunk, start = b"", position
+        while position + HEADER_SIZE <= end:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, start, at = file.pread(min(_WALK_BYTES, end - position), position), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    return
+            header = read_header(chunk, at)
+            yield position, header
+            position += header.length + LENGTH_END
+
+    def locate(self, disk: Disk, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is ≥ `offset`."""
+        relative = offset - self.base_offset
+        if relative <= 0:
+            start = 0
+        elif self.offset_index is not None:
+            start = self.offset_index.floor(relative)
+        else:
+            index = disk.open(self.path(INDEX), writable=False)
+            try:
+                start = floor_in_offset_file(index, relative)
+            finally:
+                index.close()
+        for position, header in self.walk(start):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    def locate_time(self, disk: Disk, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch from `from_offset` on whose largest timestamp is ≥ `timestamp`."""
+        if self.time_index is not None:
+            relative = self.time_index.floor(timestamp)
+        else:
+            index = disk.open(self.path(TIME_INDEX), writable=False)
+            try:
+                relative = floor_in_time_file(index, timestamp)
+            finally:
+                index.close()
+        start = self.locate(disk, max(self.base_offset + relative, from_offset))
+        if start is None:
+            return None
+        for position, header in self.walk(start[0]):
+            if header.max_timestamp >= timestamp:
+                return position, header
+        return None
+
+    def seal(self) -> tuple[bytes, bytes]:
+        """No more batches come: the contents for the index files. The arrays stay until `dropped_indexes`."""
+        assert self.offset_index is not None and self.time_index is not None
+        if self.max_timestamp >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        return self.offset_index.encode(), self.time_index.encode()
+
+    def drop_indexes(self) -> None:
+        """The index files are written: search those from now on."""
+        self.offset_index = None
+        self.time_index = None

@@ -1,0 +1,41 @@
+"""What every test shares: the `--long` option, and a loud word about tests that a missing tool kept out.
+
+A test that needs a tool which may be absent (Java, kcat, a client library) skips with a reason that begins
+with `toolchain:`, so that a run without the tool cannot be taken for a full one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+TOOLCHAIN = "toolchain:"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also run the tests marked `long`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not config.getoption("--long"):
+        terminalreporter.write_line("Tests marked `long` were left out; run them with: ./flint test --long")
+    missing: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            if reason.startswith(TOOLCHAIN):
+                missing[reason] = missing.get(reason, 0) + 1
+    if missing:
+        terminalreporter.section("NOT TESTED: tools are missing", sep="!", red=True, bold=True)
+        for reason, count in sorted(missing.items()):
+            terminalreporter.write_line(
+                f"{count} skipped: {reason.removeprefix(TOOLCHAIN).strip()}", red=True
+            )
