@@ -1,3 +1,6 @@
+"""`python -m flintmq`."""
+
 from flintmq.cli.main import main
 
-main()
+if __name__ == "__main__":
+    main(prog_name="flintmq")

@@ -17,6 +17,7 @@ from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.services import Services
 from flintmq.cluster import keys
 from flintmq.cluster.configs import Configs
+from flintmq.cluster.image import Delta
 from flintmq.cluster.local_store import LocalStore
 from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.metadata_store import Put
@@ -74,7 +75,9 @@ class Broker:
             disk=disk,
             clock=clock,
             executor=executor,
-            descriptors=min(config.flint_segment_descriptors, raise_descriptor_limit() - _DESCRIPTORS_RESERVED),
+            descriptors=min(
+                config.flint_segment_descriptors, raise_descriptor_limit() - _DESCRIPTORS_RESERVED
+            ),
             threads=config.num_recovery_threads_per_data_dir,
         )
         self._folder.check_format()
@@ -114,6 +117,7 @@ class Broker:
             disk=disk,
         )
         self._configs = configs
+        metadata.subscribe(self._follow_log_level)
         self._dispatcher = Dispatcher(services)
         self._server = Server(
             loop=loop, dispatcher=self._dispatcher, executor=executor, config=lambda: configs.broker
@@ -142,6 +146,11 @@ class Broker:
         self._executor.close()
         if self._lock is not None:
             os.close(self._lock)
+
+    def _follow_log_level(self, delta: Delta) -> None:
+        """ORDER: after the partitions' subscription, which brings the configuration up to date."""
+        if delta.broker_configs:
+            logging.getLogger().setLevel(self._configs.broker.flint_log_level)
 
     def _fatal(self, error: BaseException) -> None:
         logger.critical("the metadata journal cannot be written, stopping: %s", error)

@@ -1,4 +1,4 @@
-"""From a frame to its handler, and from what the handler says to bytes. 
+"""From a frame to its handler, and from what the handler says to bytes.
 
     socket → frame → parse header → find the API and version → decode → handler → encode → answer
 
@@ -25,11 +25,13 @@ from flintmq.protocol.structures import Message
 
 logger = logging.getLogger(__name__)
 
+DRAIN_S = 5.0
+
 
 class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
         """One frame of a connection. None if the connection was refused."""
@@ -45,7 +47,7 @@ class Dispatcher:
             elif api.raw is not None:
                 later = api.raw(request, self._services)
                 if later is not None:
-                    self._own(connection, self._finish_raw(request, later))
+                    self._own(self._finish_raw(request, later))
             else:
                 self._handle(request, api)
         except ProtocolError as error:
@@ -58,20 +60,21 @@ class Dispatcher:
         request.frame = None
         return request
 
-    def closed(self, connection: Connection) -> None:
-        for task in self._tasks.pop(connection, ()):
-            task.cancel()
-
-    async def drain(self) -> None:
-        """Wait for the handlers that are at work."""
-        tasks = [task for tasks in self._tasks.values() for task in tasks]
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def drain(self, grace_s: float = DRAIN_S) -> None:
+        """Wait for the handlers that are at work, but not for ever."""
+        if self._tasks:
+            _, late = await asyncio.wait(list(self._tasks), timeout=grace_s)
+            for task in late:
+                task.cancel()
 
     # ---- handlers of decoded messages
 
     def _handle(self, request: Request, api: Api) -> None:
-        assert request.frame is not None and api.handler is not None
-        message, _ = decoder(messages.request_of(api.key), request.version)(request.frame, request.body_position)
+        assert request.frame is not None
+        assert api.handler is not None
+        message, _ = decoder(messages.request_of(api.key), request.version)(
+            request.frame, request.body_position
+        )
         try:
             outcome = api.handler(request, message, self._services)
         except Exception as error:
@@ -80,14 +83,16 @@ class Dispatcher:
         if isinstance(outcome, Message):
             request.pieces = encode_answer(request, outcome)
         elif outcome is not None:
-            self._own(request.connection, self._finish(request, message, outcome))
+            self._own(self._finish(request, message, outcome))
 
-    def _own(self, connection: Connection, work: Coroutine[Any, Any, None]) -> None:
-        """A task owned by its connection, whose requests in flight bound their number too."""
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task that runs to its end even if the client goes: half a change would be worse than none.
+
+        The requests in flight of the connections bound their number.
+        """
         task = asyncio.ensure_future(work)
-        tasks = self._tasks.setdefault(connection, set())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _finish_raw(self, request: Request, later: Awaitable[None]) -> None:
         try:
@@ -98,14 +103,17 @@ class Dispatcher:
 
     async def _finish(self, request: Request, message: Any, outcome: Awaitable[Message | None]) -> None:
         try:
-            response = await outcome
-        except Exception as error:
-            self._answer_error(request, message, error)
-            if request.pieces is not None:
-                request.connection.answered(request)
-            return
-        if response is not None:
-            request.answer(encode_answer(request, response))
+            try:
+                response = await outcome
+            except Exception as error:
+                self._answer_error(request, message, error)
+            else:
+                request.pieces = None if response is None else encode_answer(request, response)
+        except Exception:
+            logger.exception("%s of %s could not be answered", request.api.name, request.session.peer)
+            request.connection.refuse(f"{request.api.name} could not be answered")
+        if request.pieces is not None:
+            request.connection.answered(request)
 
     def _answer_error(self, request: Request, message: Any, error: Exception) -> None:
         """The whole request failed: say so where its response has a place for it, else close."""
@@ -134,4 +142,3 @@ class Dispatcher:
         response = request.api.handler(request, None, self._services)
         assert isinstance(response, Message)
         request.pieces = encode_answer(request, response)
-

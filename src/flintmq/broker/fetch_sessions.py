@@ -75,10 +75,6 @@ class FetchSession:
 
     def update(self, message: FetchRequest) -> None:
         wanted = self.wanted
-        for topic in message.forgotten_topics_data:
-            name = topic.topic_id if self.by_id else topic.topic
-            for partition in topic.partitions:
-                wanted.pop((name, partition), None)
         for fetch_topic in message.topics:
             name = fetch_topic.topic_id if self.by_id else fetch_topic.topic
             for data in fetch_topic.partitions:
@@ -87,6 +83,11 @@ class FetchSession:
                     wanted[name, data.partition] = Wanted(name, data)
                 else:
                     known.update(data)
+        # As Kafka has it, what is both wanted and forgotten is forgotten.
+        for topic in message.forgotten_topics_data:
+            name = topic.topic_id if self.by_id else topic.topic
+            for partition in topic.partitions:
+                wanted.pop((name, partition), None)
         self.epoch = 1 if self.epoch == _MAX_INT32 else self.epoch + 1
 
     def served(self, wanted: Iterable[Wanted]) -> None:

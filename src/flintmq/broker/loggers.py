@@ -33,8 +33,12 @@ def levels() -> dict[str, str]:
 
 def check(alterations: Sequence[Alteration]) -> None:
     """Refuse what cannot be done, before any of it is done."""
+    if len({alteration.name for alteration in alterations}) != len(alterations):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A logger is named more than once.")
     for alteration in alterations:
         name, operation = alteration.name, alteration.operation
+        if operation == Operation.SET and alteration.value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"No level is given for logger {name}.")
         if operation not in (Operation.SET, Operation.DELETE):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"A level of logger {name} can be set or deleted, nothing else."
@@ -43,7 +47,9 @@ def check(alterations: Sequence[Alteration]) -> None:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
         if operation == Operation.DELETE:
             if name == ROOT:
-                raise RequestError(ErrorCode.INVALID_REQUEST, "The level of the root logger cannot be deleted.")
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "The level of the root logger cannot be deleted."
+                )
         elif alteration.value not in _LEVELS:
             raise RequestError(
                 ErrorCode.INVALID_CONFIG,
@@ -54,7 +60,9 @@ def check(alterations: Sequence[Alteration]) -> None:
 def alter(alterations: Sequence[Alteration]) -> None:
     """Do what `check` let pass."""
     for alteration in alterations:
-        level = logging.NOTSET if alteration.operation == Operation.DELETE else _LEVELS[alteration.value or ""]
+        level = (
+            logging.NOTSET if alteration.operation == Operation.DELETE else _LEVELS[alteration.value or ""]
+        )
         _logger(alteration.name).setLevel(level)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from flintmq.storage.segment import FileRange
@@ -44,9 +43,21 @@ class Connection(Protocol):
         ...
 
 
+class Poll(Protocol):
+    """A request that waits for something to happen, or for its time to pass."""
+
+    def cancel(self) -> None:
+        """The connection is gone: wait no longer, nobody takes the answer."""
+        ...
+
+    def expire(self) -> None:
+        """Answer now, with what there is."""
+        ...
+
+
 class Request:
     __slots__ = (
-        "api", "barrier", "body_position", "cancel", "client_id", "connection", "correlation_id", "frame", "pieces",
+        "api", "barrier", "body_position", "client_id", "connection", "correlation_id", "frame", "pieces", "poll",
         "version",
     )  # fmt: skip
 
@@ -70,8 +81,8 @@ class Request:
         self.body_position = body_position
         self.pieces: Pieces | None = None
         """The answer; an empty list for a request that has none (Produce with acks=0)."""
-        self.cancel: Callable[[], object] | None = None
-        """Called if the connection goes before the answer."""
+        self.poll: Poll | None = None
+        """Set while it waits, for the end of the connection or of the broker."""
         self.barrier = False
         """While this request is unanswered, none after it is dispatched."""
 

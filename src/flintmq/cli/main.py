@@ -1,35 +1,39 @@
-"""The `flintmq` command."""
+"""The `flintmq` command: the table of its commands. Each is loaded when it is called."""
 
 from __future__ import annotations
 
 import click
 
 from flintmq import __version__
+from flintmq.cli.commands import Entry, LazyGroup
 
+COMMANDS = {
+    "serve": Entry("flintmq.cli.serve", "Run a broker."),
+    "topic": Entry("flintmq.cli.topic", "List, create, describe, change and delete topics."),
+    "produce": Entry("flintmq.cli.produce", "Write records to a topic."),
+    "consume": Entry("flintmq.cli.consume", "Read records of a topic."),
+    "ping": Entry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
+    "config": Entry(
+        "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
+    ),
+    "dump-log": Entry("flintmq.cli.dump_log", "Show and check the files of a log, without a broker."),
+    "version": Entry("flintmq.cli.version", "Show the version."),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="flintmq")
-def main() -> None:
-    """FlintMQ: a Kafka-compatible message broker that starts at once."""
+EPILOG = """\b
+Start a broker and use it:
+  flintmq serve
+  flintmq produce greetings "hello world"
+  flintmq consume greetings
 
+Commands that talk to a broker take --bootstrap-server, or FLINTMQ_BOOTSTRAP_SERVERS, and look at
+localhost:9092 otherwise. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no broker answers."""
 
-@main.command()
-@click.option("--port", type=int, help="Port for clients (default 9092; 0 takes a free one).")
-@click.option("--data-dir", help="Folder for topics and metadata.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any broker setting by its Kafka name.")
-def serve(port: int | None, data_dir: str | None, settings: tuple[str, ...]) -> None:
-    """Run the broker."""
-    import os
-
-    from flintmq.app.serving import serve as run
-    from flintmq.settings import load
-
-    given = [tuple(item.partition("=")[::2]) for item in settings]
-    if port is not None:
-        given.append(("broker_ports", str(port)))
-    if data_dir is not None:
-        given.append(("log.dirs", data_dir))
-    loaded = load(command_line=given, environ=os.environ)  # type: ignore[arg-type]
-    raise SystemExit(
-        run(loaded, lambda s: click.echo(f"ready {' '.join(map(str, s.listeners))} in {s.took_ms:.0f} ms"))
-    )
+main = LazyGroup(
+    name="flintmq",
+    entries=COMMANDS,
+    help="FlintMQ: a Kafka-compatible message broker that starts at once.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+click.version_option(__version__, prog_name="flintmq")(main)

@@ -93,6 +93,15 @@ class ClusterImage:
         """An existing topic whose metric names would be the same, `.` and `_` being one there."""
         return self._collisions.get(name.replace(".", "_"))
 
+    def unclaimed(self) -> list[tuple[bytes, int]]:
+        """Partitions without a topic: what a creation or deletion that was cut short has left."""
+        return [
+            (topic_id, index)
+            for topic_id, partitions in self._partitions.items()
+            if topic_id not in self.topics_by_id
+            for index in partitions
+        ]
+
     def _apply_partition(self, key: str, item: Item | None) -> bytes:
         text, _, index = key[len(keys.PARTITIONS) :].partition("/")
         topic_id = decode_uuid(text) or b""
@@ -133,10 +142,14 @@ class ClusterImage:
     def _forget(self, topic: TopicImage, delta: Delta) -> None:
         del self.topics[topic.name]
         del self.topics_by_id[topic.id]
-        self._collisions.pop(topic.name.replace(".", "_"), None)
+        merged = topic.name.replace(".", "_")
+        if self._collisions.get(merged) == topic.name:
+            del self._collisions[merged]
         delta.topics_deleted.append(topic)
 
-    def _apply_config(self, configs: dict[str, dict[str, str]], name: str, key: str, item: Item | None) -> None:
+    def _apply_config(
+        self, configs: dict[str, dict[str, str]], name: str, key: str, item: Item | None
+    ) -> None:
         if item is None:
             configs.pop(name, None)
             self.config_revisions.pop(key, None)

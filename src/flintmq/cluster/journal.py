@@ -103,7 +103,7 @@ class Journal:
             # ORDER: the snapshot's name is safe before the entries that it replaces are cut.
             disk.sync_dir(folder)
             if entries and entries[-1].change.revision <= revision:
-                # A crash came while they were being cut. Whole or in part, they must not stand before new ones.
+                # A crash came while they were being cut. What is left must not stand before new ones.
                 entries, end = [], _FILE_HEADER.size
             _settle(file, data, entries, end)
         except BaseException:

@@ -1,12 +1,12 @@
 """The keys and values of the metadata store. Pure.
 
-    /cluster                     {"id": …}
-    /topics/{name}               {"id": …, "partitions": n}       written last: the commit point of a creation
-    /p/{topic-id}/{n}            {"leader": …, "epoch": …, "replicas": […], "isr": […]}
-    /config/topic/{name}         {"retention.ms": "…"}
-    /config/broker/{id}          the same; the empty id is the default of all brokers
-    /deleting/{topic-id}         {"name": …}                      until the files are gone
-    /producer-ids                {"next": n}                      ids below it have been handed out
+/cluster                     {"id": …}
+/topics/{name}               {"id": …, "partitions": n}       written last: the commit point of a creation
+/p/{topic-id}/{n}            {"leader": …, "epoch": …, "replicas": […], "isr": […]}
+/config/topic/{name}         {"retention.ms": "…"}
+/config/broker/{id}          the same; the empty id is the default of all brokers
+/deleting/{topic-id}         {"name": …}                      until the files are gone
+/producer-ids                {"next": n}                      ids below it have been handed out
 """
 
 from __future__ import annotations

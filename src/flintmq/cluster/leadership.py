@@ -20,7 +20,9 @@ def led_partition(
     if partition is None:
         known = image.topics.get(topic)
         if known is not None and 0 <= index < len(known.partitions):
-            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is not led by this broker.")
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is not led by this broker."
+            )
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist.")
     if partition.log.offline is not None:
         raise LogOffline(partition.log.offline)

@@ -160,8 +160,9 @@ class LocalLease:
             await self._store._submit(lambda draft: draft.revoke(self))
 
     def _end(self) -> None:
-        self._ended_at = self._clock.monotonic()
-        self._ended.set()
+        if self._ended_at is None:
+            self._ended_at = self._clock.monotonic()
+            self._ended.set()
 
 
 class LocalWatch:

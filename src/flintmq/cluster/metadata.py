@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from flintmq.cluster.image import ClusterImage, Delta
-from flintmq.cluster.metadata_store import Compacted, MetadataStore, Outcome, Put
+from flintmq.cluster.metadata_store import Compacted, MetadataStore, Outcome, Put, Uncertain
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,13 @@ ROOT = "/"
 
 
 class Metadata:
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(
+        self, store: MetadataStore, on_fatal: Callable[[BaseException], object] = lambda error: None
+    ) -> None:
+        """`on_fatal` is told if changes can no longer be followed: the broker must stop."""
         self.store = store
+        self._on_fatal = on_fatal
+        self._failure: BaseException | None = None
         self.image = ClusterImage()
         self._subscribers: list[Callable[[Delta], object]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -31,6 +36,7 @@ class Metadata:
         view = await self.store.get(ROOT)
         self.image.apply(view.revision, view.items)
         self._watching = asyncio.create_task(self._watch(), name="metadata watch")
+        self._watching.add_done_callback(self._watch_ended)
 
     def subscribe(self, subscriber: Callable[[Delta], object]) -> None:
         """`subscriber` is called on the loop for each revision, after the image took it in."""
@@ -44,6 +50,8 @@ class Metadata:
 
     async def reached(self, revision: int) -> None:
         if self.image.revision < revision:
+            if self._failure is not None:
+                raise Uncertain(f"changes are no longer followed: {self._failure}")
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((revision, future))
             await future
@@ -55,6 +63,18 @@ class Metadata:
                     self._publish(self.image.apply(change.revision, change.items))
             except Compacted:
                 await self._reload()
+
+    def _watch_ended(self, watching: asyncio.Task[None]) -> None:
+        """It ends by cancellation only; otherwise the image would silently grow old."""
+        if watching.cancelled():
+            return
+        self._failure = error = watching.exception() or RuntimeError("the watch ended")
+        logger.critical("changes of the metadata are no longer followed", exc_info=error)
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(Uncertain(f"changes are no longer followed: {error}"))
+        self._on_fatal(error)
 
     def _publish(self, delta: Delta) -> None:
         """ORDER: those who keep in step with the image come before those who wait for it."""

@@ -27,6 +27,8 @@ from flintmq.storage.flushing import Flusher
 from flintmq.storage.log import Appended, Log
 
 _FOREVER = 1 << 62
+# More than anybody waits for.
+_UNCOUNTED = 1 << 62
 # What the records of one batch may unpack to where the broker must look at them.
 UNPACKED_BYTES_MAX = 128 * 1024 * 1024
 
@@ -75,6 +77,7 @@ class Partition:
         self._check_keys = "compact" in config.cleanup_policy
         self._deep = self._check_keys or config.flint_validate_records == "deep"
         if not self._durable:
+            self._arrived = _UNCOUNTED
             self._advance(self.log.end_offset)
 
     # ---- writing
@@ -143,8 +146,8 @@ class Partition:
             header = read_header(batch)
         log = self.log
         appended = log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        self._arrived += len(batch)
         if not self._durable:
+            self._arrived += len(batch)
             self._advance(log.end_offset)
         self._flusher.after_append()
         return appended
@@ -154,6 +157,10 @@ class Partition:
 
     def when_visible(self, offset: int, call: Callable[[str | None], object]) -> None:
         """Call with None once `offset` is below the high watermark, or with the reason why it never will be."""
+        if self.log.offline is not None:
+            # The flush that the append began has failed already: no other will come.
+            self._timers.call_soon(call, self.log.offline)
+            return
         self._waiting.append((offset, call))
 
     def _advance(self, offset: int) -> None:
@@ -179,6 +186,8 @@ class Partition:
             self._acknowledge(self.log.offline)
             self._wake()
         elif self._durable:
+            # What a flush makes visible was appended earlier, when others were woken: all look for themselves.
+            self._arrived = _UNCOUNTED
             self._advance(self.log.recovery_point)
 
     def flush_if_due(self, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from flintmq.cluster import keys
 from flintmq.cluster.configs import Configs
 from flintmq.cluster.image import Delta, TopicImage
 from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.metadata_store import Put
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import StorageError
@@ -75,7 +76,18 @@ class Partitions:
         for topic_id in image.deleting:
             self._remove_later(None, 0.0, topic_id)
         self._metadata.subscribe(self._follow)
+        await self._forget_unclaimed()
         return reports
+
+    async def _forget_unclaimed(self) -> None:
+        """Before the first client comes, a partition without a topic is of no creation under way."""
+        unclaimed = self._metadata.image.unclaimed()
+        step = self._metadata.store.max_ops
+        for at in range(0, len(unclaimed), step):
+            gone: dict[str, Put | None] = {
+                keys.partition(topic_id, index): None for topic_id, index in unclaimed[at : at + step]
+            }
+            await self._metadata.txn({}, gone)
 
     async def close(self) -> None:
         for task in list(self._removals):
@@ -152,12 +164,16 @@ class Partitions:
 
         self._remove_later(remove_all, delay_s, topic.id)
 
-    def _remove_later(self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None) -> None:
+    def _remove_later(
+        self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None
+    ) -> None:
         task = asyncio.ensure_future(self._remove(remove, delay_s, topic_id))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
 
-    async def _remove(self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None) -> None:
+    async def _remove(
+        self, remove: Callable[[], None] | None, delay_s: float, topic_id: bytes | None
+    ) -> None:
         """ORDER: the note that a topic is being deleted goes AFTER its files."""
         await asyncio.sleep(delay_s)
         try:

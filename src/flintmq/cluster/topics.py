@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintmq.cluster import keys
@@ -18,6 +18,8 @@ from flintmq.settings import parse_topic_config
 
 NAME_SIZE_MAX = 249
 PARTITIONS_MAX = 100_000
+REQUEST_PARTITIONS_MAX = 10_000
+METADATA_TOPIC = "__cluster_metadata"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -42,15 +44,30 @@ def check_name(name: str) -> None:
         why = "only letters, digits, '.', '_' and '-' are allowed"
     else:
         return
-    raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:NAME_SIZE_MAX]!r} is invalid: {why}.")
+    raise RequestError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:NAME_SIZE_MAX]!r} is invalid: {why}."
+    )
 
 
 def check_collision(image: ClusterImage, name: str) -> None:
     other = image.collision(name)
-    if other is not None and other != name:
+    if other is not None:
+        refuse_collision(name, other)
+
+
+def refuse_collision(name: str, other: str) -> None:
+    if other != name and other.replace(".", "_") == name.replace(".", "_"):
         raise RequestError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic {name!r} collides with existing topic {other!r}: '.' and '_' are the same in metric names.",
+        )
+
+
+def check_total(counts: Iterable[int], *, default: int) -> None:
+    """Kafka's limit on the partitions of all topics of one request; a count of -1 is the default."""
+    if sum(default if count == -1 else max(0, count) for count in counts) > REQUEST_PARTITIONS_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"One request creates up to {REQUEST_PARTITIONS_MAX} partitions."
         )
 
 
@@ -63,9 +80,10 @@ def place_replicas(new: NewTopic, *, brokers: Sequence[int], count: int, factor:
                 "Give replica assignments, or a partition count and replication factor, not both.",
             )
         return check_assignments(new.assignments, first=0, brokers=brokers)
-    if not 0 < count <= PARTITIONS_MAX:
+    if factor > 0 and not 0 < count <= PARTITIONS_MAX:
         raise RequestError(
-            ErrorCode.INVALID_PARTITIONS, f"The partition count must be between 1 and {PARTITIONS_MAX}, not {count}."
+            ErrorCode.INVALID_PARTITIONS,
+            f"The partition count must be between 1 and {PARTITIONS_MAX}, not {count}.",
         )
     if not 0 < factor <= len(brokers):
         raise RequestError(
@@ -101,6 +119,8 @@ class Topics:
         self._configs = configs
         self._random = random
         self._brokers = [node_id]
+        # Names whose creation is under way: two that collide must not pass the check side by side.
+        self._creating: list[str] = []
 
     @property
     def image(self) -> ClusterImage:
@@ -109,18 +129,30 @@ class Topics:
     def plan(self, new: NewTopic) -> list[list[int]]:
         """Everything that can be wrong with a creation, found before anything is written."""
         check_name(new.name)
+        if new.name == METADATA_TOPIC:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is not a topic that can be created."
+            )
         if new.name in self.image.topics:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {new.name!r} already exists.")
         check_collision(self.image, new.name)
         broker = self._configs.broker
         count = broker.num_partitions if new.partition_count == -1 else new.partition_count
         factor = broker.default_replication_factor if new.replication_factor == -1 else new.replication_factor
-        placed = place_replicas(new, brokers=self._brokers, count=count, factor=factor)
         parse_topic_config(new.configs, broker)
-        return placed
+        return place_replicas(new, brokers=self._brokers, count=count, factor=factor)
 
     async def create(self, new: NewTopic) -> TopicImage:
         placed = self.plan(new)
+        for other in self._creating:
+            refuse_collision(new.name, other)
+        self._creating.append(new.name)
+        try:
+            return await self._create(new, placed)
+        finally:
+            self._creating.remove(new.name)
+
+    async def _create(self, new: NewTopic, placed: Sequence[list[int]]) -> TopicImage:
         topic_id = self._new_id()
         await self._write_partitions(topic_id, 0, placed)
         value = keys.TopicValue(id=encode_uuid(topic_id), partitions=len(placed))
@@ -133,7 +165,8 @@ class Topics:
         if not outcome.committed:
             await self._delete_partitions(topic_id, len(placed))
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {new.name!r} already exists.")
-        return self.image.topics[new.name]
+        # Whoever deleted it again before this line ran did not keep it from having been created.
+        return self.image.topics_by_id.get(topic_id) or TopicImage(new.name, topic_id, outcome.revision)
 
     async def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
@@ -143,7 +176,8 @@ class Topics:
         if count <= have:
             problem = "already has" if count == have else f"has {have} partitions, which is more than"
             raise RequestError(
-                ErrorCode.INVALID_PARTITIONS, f"Topic {name!r} {problem} {count}; partitions can only be added."
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {name!r} {problem} {count}; partitions can only be added.",
             )
         if count > PARTITIONS_MAX:
             raise RequestError(ErrorCode.INVALID_PARTITIONS, f"More than {PARTITIONS_MAX} partitions.")
@@ -186,6 +220,25 @@ class Topics:
         if not outcome.committed:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name!r} is already gone.")
         await self._delete_partitions(topic.id, len(topic.partitions))
+
+    def check_reassignment(
+        self, name: str, index: int, replicas: Sequence[int] | None, *, factor_may_change: bool
+    ) -> None:
+        """RequestError unless the partition may be on `replicas`, where it is then already; None cancels."""
+        topic = self.find(name)
+        if not 0 <= index < len(topic.partitions):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
+        if replicas is None:
+            raise RequestError(
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"No reassignment of {name}-{index} is in progress."
+            )
+        check_assignments({index: replicas}, first=index, brokers=self._brokers)
+        factor = len(topic.partitions[index].replicas)
+        if len(replicas) != factor and not factor_may_change:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor would change from {factor} to {len(replicas)}.",
+            )
 
     def find(self, name: str) -> TopicImage:
         topic = self.image.topics.get(name)

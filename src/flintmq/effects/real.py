@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import time
@@ -13,6 +14,13 @@ from typing import Any, TypeVar
 from flintmq.effects import Buffer
 
 T = TypeVar("T")
+
+
+def _sync(fd: int) -> None:
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # on macOS fsync alone leaves data in the drive's cache
+    else:
+        os.fdatasync(fd)
 
 
 class SystemClock:
@@ -92,7 +100,7 @@ class RealFile:
             os.ftruncate(self.fd, size)
 
     def sync(self) -> None:
-        getattr(os, "fdatasync", os.fsync)(self.fd)
+        _sync(self.fd)
 
     def __del__(self) -> None:
         # The last reader of a deleted or evicted segment lets go of its descriptor here.

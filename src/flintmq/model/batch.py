@@ -39,6 +39,9 @@ ZSTD = 4
 MAX_INT32 = 0x7FFFFFFF
 # A record is at least 7 bytes: its length, attributes, two deltas, two null lengths and a header count.
 RECORD_SIZE_MIN = 7
+# What a byte can unpack to at most, by codec: deflate repeats 258 bytes in two bits, snappy 64 in three bytes, lz4
+# 255 in one, a zstd block 128 KiB in four. A count beyond that is a lie that would waste offsets.
+_EXPANSION_MAX = (1, 1032, 22, 256, 32768)
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _UINT32 = struct.Struct(">I")
@@ -145,13 +148,12 @@ def check_produced(
             f"Record count {count} does not fit the last offset delta {last_offset_delta}.",
         )
     codec = attributes & CODEC_MASK
-    if codec == 0:
-        if count * RECORD_SIZE_MIN > size - HEADER_SIZE:
-            raise RequestError(ErrorCode.INVALID_RECORD, f"{count} records cannot fit in {size} bytes.")
-    elif codec >= CODEC_COUNT or (codec == ZSTD and not zstd_allowed):
+    if codec >= CODEC_COUNT or (codec == ZSTD and not zstd_allowed):
         raise RequestError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {codec} is not known to this version."
         )
+    if count * RECORD_SIZE_MIN > (size - HEADER_SIZE) * _EXPANSION_MAX[codec]:
+        raise RequestError(ErrorCode.INVALID_RECORD, f"{count} records cannot fit in {size} bytes.")
     if attributes & CONTROL:
         raise RequestError(ErrorCode.INVALID_RECORD, "Clients may not write control batches.")
     if producer_id != NO_PRODUCER_ID:

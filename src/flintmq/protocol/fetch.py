@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from flintmq.errors import ProtocolError
 from flintmq.protocol.compiler import decoder
 from flintmq.protocol.messages import FetchRequest
 from flintmq.protocol.primitives import write_varint
@@ -50,10 +49,7 @@ class Fetched(NamedTuple):
 
 def decode_request(frame: memoryview, position: int, version: int) -> FetchRequest:
     """Fetch requests are small and mostly incremental: the generated decoder serves them."""
-    request, end = decoder(FetchRequest, version)(frame, position)
-    if end > len(frame):
-        raise ProtocolError(f"FetchRequest version {version} reaches past its frame")
-    return request
+    return decoder(FetchRequest, version)(frame, position)[0]
 
 
 _HEAD_4 = struct.Struct(">ii")
@@ -106,6 +102,8 @@ def encode_response(
                 continue
             out += _INT32.pack(records.size)
             out = _put(pieces, out, records)
+    if not out:
+        pieces.pop()
     return pieces
 
 

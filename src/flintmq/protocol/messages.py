@@ -6,6 +6,7 @@ Classes are built from `definitions.txt` when first named. Type checkers read `m
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from flintmq.protocol.schema import definitions
@@ -27,11 +28,13 @@ def load(name: str) -> type[Message]:
     return built
 
 
+@cache
 def request_of(api_key: int) -> type[Message]:
     """The request with that key; KeyError if there is none."""
     return load(definitions().name_of("request", api_key))
 
 
+@cache
 def response_of(api_key: int) -> type[Message]:
     """The response to the request with that key; KeyError if there is none."""
     return load(definitions().name_of("response", api_key))

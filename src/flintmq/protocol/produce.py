@@ -63,6 +63,8 @@ def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
     if size >= 0:
         transactional_id = str(frame[position : position + size], "utf-8")
         position += size
+    elif size != -1:
+        raise MalformedError("a transactional id of negative length")
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
     position += 10
     end = len(frame)
@@ -80,6 +82,8 @@ def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
             index, size = _INDEX_SIZE.unpack_from(frame, position)
             position += 8
             if size < 0:
+                if size != -1:
+                    raise MalformedError("records of negative length")
                 partitions.append((index, None))
                 continue
             if size > end - position:
@@ -188,7 +192,13 @@ def encode_response(
             if version >= 8:
                 text = None if message is None else message.encode()
                 out += _PARTITION_8.pack(
-                    index, error, base_offset, append_time_ms, start_offset, 0, -1 if text is None else len(text)
+                    index,
+                    error,
+                    base_offset,
+                    append_time_ms,
+                    start_offset,
+                    0,
+                    -1 if text is None else len(text),
                 )
                 out += text or b""
             elif version >= 5:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+NO_LIMIT = -1
+_BOUNDLESS = 1 << 62
+
 
 class Budget:
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = _BOUNDLESS if limit == NO_LIMIT else limit
         self.used = 0
         self._charged: dict[object, int] = {}
         self._waiting: dict[object, Callable[[], object]] = {}
@@ -30,6 +33,12 @@ class Budget:
         self.used += extra
         self._charged[owner] = size
         return True
+
+    def is_charged(self, owner: object) -> bool:
+        return owner in self._charged
+
+    def is_waiting(self, owner: object) -> bool:
+        return owner in self._waiting
 
     def release(self, owner: object) -> None:
         """The frame is finished, or its connection gone."""

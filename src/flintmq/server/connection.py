@@ -26,15 +26,16 @@ logger = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
 BACKLOG_BYTES_MAX = 1024 * 1024
+# A buffer up to this size is kept for the connection's next large frame; the budget does not count it.
+KEPT_BYTES_MAX = 1024 * 1024 + 64 * 1024
 _LENGTH = 4
+_NOTHING = memoryview(b"")
 
 
 class Dispatch(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
         """Handle one frame. A request that is not answered yet will call `connection.answered`."""
         ...
-
-    def closed(self, connection: Connection) -> None: ...
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class Shared:
     buffer: memoryview
     admits: Callable[[Connection], str | None]
     on_closed: Callable[[Connection], object]
+    draining: bool = False
+    """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
 
     @staticmethod
     def new_buffer() -> memoryview:
@@ -71,8 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = shared
         self._own = FrameBuffer(shared.frame_size_max)
         self._unfinished = False
-        # Whole frames that arrived while dispatch was held back, in one buffer.
-        self._held = b""
+        # What arrived while dispatch was held back, from the beginning of a frame on.
+        self._held = _NOTHING
         self._pending: deque[Request] = deque()
         self._paused = False
         self._dispatching = False
@@ -85,12 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         shared = self._shared
         sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self.session.peer_host = peer[0]
-        self.session.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
-        self.session.local_host, self.session.local_port = local[0], local[1]
         self.outbound = Outbound(
             sock.fileno(),
             watcher=shared.loop,
@@ -98,6 +95,16 @@ class Connection(asyncio.BufferedProtocol):
             abort=self.transport.abort,
             drained=self._resume,
         )
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if peer is None or local is None:
+            # The client was gone before it was accepted.
+            self.transport.abort()
+            return
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.session.peer_host = peer[0]
+        self.session.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        self.session.local_host, self.session.local_port = local[0], local[1]
         reason = shared.admits(self)
         if reason is not None:
             self.refuse(reason)
@@ -111,12 +118,11 @@ class Connection(asyncio.BufferedProtocol):
         shared.budget.release(self)
         self.outbound.close()
         for request in self._pending:
-            if request.cancel is not None:
-                request.cancel()
+            if request.poll is not None:
+                request.poll.cancel()
         self._pending.clear()
         self._own.clear()
-        self._held = b""
-        shared.dispatcher.closed(self)
+        self._held = _NOTHING
 
     def eof_received(self) -> bool:
         return False
@@ -135,11 +141,31 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether something other than a long poll waits for its answer, or an answer for the client."""
-        return self.outbound.pending_bytes > 0 or any(request.cancel is None for request in self._pending)
+        """Whether a request waits for its answer, or an answer for the client to take it."""
+        return self.outbound.pending_bytes > 0 or bool(self._pending)
 
-    def stop_reading(self) -> None:
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a frame has begun and it is the client that keeps it from going on.
+
+        One that this side does not read from is none, unless it holds memory that others wait for.
+        """
+        if not self._unfinished:
+            return False
+        budget = self._shared.budget
+        return not budget.is_waiting(self) and (not self._paused or budget.is_charged(self))
+
+    def release_memory(self) -> None:
+        """Nothing is under way: keep no buffer for what may never come."""
+        if not self._unfinished and not len(self._held):
+            self._own.clear()
+
+    def finish(self) -> None:
+        """Dispatch nothing more; answer long polls with what there is, so that none keeps others waiting."""
         self._pause()
+        for request in list(self._pending):
+            if request.poll is not None:
+                request.poll.expire()
 
     # ---- bytes in
 
@@ -157,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._unfinished:
                 self._continue_frame(nbytes)
             else:
-                self._take(self._shared.buffer[:nbytes])
+                self._take(self._shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
             self.refuse(str(error))
 
@@ -165,27 +191,41 @@ class Connection(asyncio.BufferedProtocol):
         own = self._own
         if own.received(nbytes):
             self._unfinished = False
-            self._shared.budget.release(self)
             if self._blocked():
-                self._held = bytes(own.view[: own.total])
+                # The frame keeps its buffer and its place in the budget until it is dispatched.
+                self._held = own.whole()
                 self._pause()
-            else:
-                self._dispatch(own.frame())
-                if self._blocked():
-                    self._pause()
-        elif own.needs_room() and own.wanted_capacity() > len(own.data):
-            if own.wanted_capacity() > SHARED_BYTES and not self._shared.budget.grow(
-                self, own.wanted_capacity(), self._resume_reading
-            ):
+                return
+            self._dispatch(own.frame())
+            self._frame_done()
+            if self._blocked():
                 self._pause()
+        elif not self._may_grow():
+            self._pause()
 
-    def _take(self, data: memoryview) -> None:
-        """Dispatch the frames that are complete in `data`; keep the rest."""
+    def _frame_done(self) -> None:
+        self._shared.budget.release(self)
+        if len(self._own.data) > KEPT_BYTES_MAX:
+            self._own.clear()
+
+    def _may_grow(self) -> bool:
+        """Whether the unfinished frame has room for more, or may have it. Small frames always may."""
+        own = self._own
+        if not self._unfinished or not own.needs_room() or own.wanted_capacity() <= SHARED_BYTES:
+            return True
+        return self._shared.budget.grow(self, own.wanted_capacity(), self._resume_reading)
+
+    def _take(self, data: memoryview, *, shared: bool) -> None:
+        """Dispatch the frames that are complete in `data`; keep the rest.
+
+        `shared` data is copied to be kept, for other connections will receive into it.
+        """
         position, end = 0, len(data)
         limit = self._shared.frame_size_max
         while end - position >= _LENGTH:
             if self._blocked():
-                self._held = bytes(data[position:])
+                rest = data[position:]
+                self._held = memoryview(bytearray(rest)) if shared else rest
                 self._pause()
                 return
             after = position + _LENGTH + frame_size(data, position, limit)
@@ -196,6 +236,8 @@ class Connection(asyncio.BufferedProtocol):
         if position < end:
             self._own.start(data[position:])
             self._unfinished = True
+            if not self._may_grow():
+                self._pause()
         if self._blocked():
             self._pause()
 
@@ -213,21 +255,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def _blocked(self) -> bool:
         pending = self._pending
-        return bool(pending) and (
-            len(pending) >= self._shared.in_flight_max or pending[-1].barrier
-        ) or self.outbound.pending_bytes > BACKLOG_BYTES_MAX  # fmt: skip
+        if pending:
+            last = pending[-1]
+            if len(pending) >= self._shared.in_flight_max or (last.barrier and last.pieces is None):
+                return True
+        return self.outbound.pending_bytes > BACKLOG_BYTES_MAX
 
     # ---- answers out
 
     def answered(self, request: Request) -> None:
         pending = self._pending
-        if not pending or pending[0] is not request or self.transport.is_closing():
-            return  # not its turn, or the connection is going
-        while pending and (pieces := pending[0].pieces) is not None:
-            pending.popleft()
-            if pieces:
-                self.outbound.send(pieces)
+        if self.transport.is_closing():
+            return
+        if pending and pending[0] is request:
+            # To be answered is to be active: who waited long must not be taken for idle.
+            self.active_at = self._shared.loop.time()
+            while pending and (pieces := pending[0].pieces) is not None:
+                pending.popleft()
+                if pieces:
+                    self.outbound.send(pieces)
         if self._paused:
+            # Even if it is not this request's turn yet: it may have been a barrier.
             self._resume()
 
     # ---- back-pressure
@@ -241,20 +289,32 @@ class Connection(asyncio.BufferedProtocol):
         """Something was answered or taken: go on with what is held, then with reading."""
         if not self._paused or self._blocked() or self._dispatching or self.transport.is_closing():
             return
+        if self._shared.draining:
+            return
         self._dispatching = True
         try:
-            if self._held:
-                held, self._held = memoryview(bytearray(self._held)), b""
-                self._take(held)
+            if len(self._held):
+                held, self._held = self._held, _NOTHING
+                self._take_held(held)
         except ProtocolError as error:
             self.refuse(str(error))
             return
         finally:
             self._dispatching = False
-        if not self._held and not self._blocked():
+        if not len(self._held):
             self._resume_reading()
 
+    def _take_held(self, held: memoryview) -> None:
+        if held.obj is self._own.data:
+            # One large frame that was complete while dispatch was held back.
+            self._dispatch(held[_LENGTH:])
+            self._frame_done()
+        else:
+            self._take(held, shared=False)
+
     def _resume_reading(self) -> None:
-        if self._paused and not self._blocked() and not self.transport.is_closing():
+        if self._shared.draining or self.transport.is_closing():
+            return
+        if self._paused and not self._blocked() and self._may_grow():
             self._paused = False
             self.transport.resume_reading()

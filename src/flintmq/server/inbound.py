@@ -78,6 +78,10 @@ class FrameBuffer:
     def frame(self) -> memoryview:
         return self.view[_LENGTH : self.total]
 
+    def whole(self) -> memoryview:
+        """The frame with its length prefix."""
+        return self.view[: self.total]
+
     def clear(self) -> None:
         """Give the memory back."""
         self.data = bytearray()

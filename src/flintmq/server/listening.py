@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 _SWEEPS_PER_IDLE_TIME = 20
 _DRAIN_STEP_S = 0.01
+_CLOSING_S = 1.0
+_PORT_ATTEMPTS = 16
+# A client that stops in the middle of a request holds memory that others may need.
+FRAME_STALL_S = 30.0
+MEMORY_KEPT_S = 5.0
 
 
 class Server:
@@ -57,22 +62,12 @@ class Server:
         return list(self._shared.connections)
 
     async def start(self) -> None:
-        listeners = self._config().listeners
-        # With port 0 the first address gets a free port, and the others of the same name follow it.
-        chosen: dict[str, int] = {}
-        for listener in listeners:
-            port = listener.port or chosen.get(listener.name, 0)
-            sock = _bind(listener, port, optional=len(listeners) > 1 and listener.host == "::1")
-            if sock is None:
-                continue
-            actual = sock.getsockname()[1]
-            chosen.setdefault(listener.name, actual)
-            name = listener.name
+        for listener, sock in bind_all(self._config().listeners):
             server = await self._loop.create_server(
-                partial(Connection, self._shared, name), sock=sock, backlog=_BACKLOG
+                partial(Connection, self._shared, listener.name), sock=sock, backlog=_BACKLOG
             )
             self._servers.append(server)
-            self.bound.append(Listener(name, listener.host, actual))
+            self.bound.append(listener)
         self._schedule_sweep()
 
     def _admits(self, connection: Connection) -> str | None:
@@ -95,17 +90,26 @@ class Server:
     # ---- idle connections
 
     def _schedule_sweep(self) -> None:
+        delay_s = FRAME_STALL_S / 2
         idle_s = self._config().connections_max_idle_ms / 1000
         if idle_s > 0:
-            delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), 30.0)
-            self._sweep = self._loop.call_later(delay_s, self._sweep_idle)
+            delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), delay_s)
+        self._sweep = self._loop.call_later(delay_s, self._sweep_idle)
 
     def _sweep_idle(self) -> None:
         idle_s = self._config().connections_max_idle_ms / 1000
         now = self._loop.time()
         for connection in self.connections:
-            if now - connection.active_at > idle_s and not connection.in_flight:
+            if connection.outbound.progressed:
+                connection.outbound.progressed = False
+                connection.active_at = now
+            quiet_s = now - connection.active_at
+            if quiet_s > FRAME_STALL_S and connection.is_stalled:
+                connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago")
+            elif quiet_s > idle_s > 0 and not connection.in_flight:
                 connection.close()
+            elif quiet_s > MEMORY_KEPT_S:
+                connection.release_memory()
         self._schedule_sweep()
 
     # ---- the end
@@ -116,15 +120,60 @@ class Server:
             self._sweep.cancel()
         for server in self._servers:
             server.close()
+        self._shared.draining = True
         for connection in self.connections:
-            connection.stop_reading()
+            connection.finish()
         deadline = self._loop.time() + grace_s
-        while self._loop.time() < deadline and any(c.is_writing for c in self.connections):
+        # Polled: to be told would cost every answer something, for the sake of the last.
+        while self._loop.time() < deadline and any(c.is_writing for c in self.connections):  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_STEP_S)
         for connection in self.connections:
             connection.close()
-        while self._shared.connections and self._loop.time() < deadline:
+        deadline = self._loop.time() + _CLOSING_S
+        while self._shared.connections and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_STEP_S)
+
+
+def bind_all(listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:
+    """A socket for every listener, with the port that it got.
+
+    Port 0 is a free port, the same for all addresses of a name (another for an address that comes again).
+    """
+    for attempt in range(_PORT_ATTEMPTS):
+        bound: list[tuple[Listener, socket.socket]] = []
+        try:
+            for listener in listeners:
+                sock = _bind_next(listener, bound, optional=len(listeners) > 1 and listener.host == "::1")
+                if sock is not None:
+                    bound.append((Listener(listener.name, listener.host, sock.getsockname()[1]), sock))
+        except _PortTaken as error:
+            for _, sock in bound:
+                sock.close()
+            # The port was free for one address and taken for another: only a port that was chosen may change.
+            if attempt + 1 < _PORT_ATTEMPTS and any(listener.port == 0 for listener in listeners):
+                continue
+            raise ConfigurationError(str(error)) from error
+        except ConfigurationError:
+            for _, sock in bound:
+                sock.close()
+            raise
+        return bound
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _PortTaken(ConfigurationError):
+    """Somebody else listens there."""
+
+
+def _bind_next(
+    listener: Listener, bound: Sequence[tuple[Listener, socket.socket]], *, optional: bool
+) -> socket.socket | None:
+    port = listener.port
+    if not port:
+        taken = [one.port for one, _ in bound if one.name == listener.name and one.host == listener.host]
+        offered = [one.port for one, _ in bound if one.name == listener.name and one.port not in taken]
+        port = offered[-1] if offered else 0
+    return _bind(listener, port, optional=optional)
 
 
 def _bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | None:
@@ -150,8 +199,10 @@ def _bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | N
         sock.close()
         if optional and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             return None
-        hint = ""
         if error.errno == errno.EADDRINUSE:
-            hint = " Another broker may be running; choose another port with --port."
-        raise ConfigurationError(f"Cannot listen on {listener}: {error.strerror}.{hint}") from error
+            raise _PortTaken(
+                f"Cannot listen on {listener}: {error.strerror}. Another broker may be running; choose "
+                "another port with --port."
+            ) from error
+        raise ConfigurationError(f"Cannot listen on {listener}: {error.strerror}.") from error
     return sock

@@ -43,7 +43,7 @@ class Watcher(Protocol):
 class Outbound:
     __slots__ = (
         "_abort", "_drained", "_duplicate", "_executor", "_fd", "_probed", "_queue", "_reading", "_socket",
-        "_watcher", "_watching", "pending_bytes",
+        "_watcher", "_watching", "pending_bytes", "progressed",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,8 @@ class Outbound:
         self._abort = abort
         self._drained = drained
         self.pending_bytes = 0
+        self.progressed = False
+        """Whether the client took something of a backlog since this was last looked at."""
         self._queue: deque[Piece] = deque()
         self._duplicate = -1
         self._watching = False
@@ -126,8 +128,13 @@ class Outbound:
             if len(buffers) == _GATHERED_MAX:
                 break
             buffers.append(piece)
-        sent = self._socket.send(buffers[0], more) if len(buffers) == 1 else self._socket.sendmsg(buffers, (), more)
+        sent = (
+            self._socket.send(buffers[0], more)
+            if len(buffers) == 1
+            else self._socket.sendmsg(buffers, (), more)
+        )
         self.pending_bytes -= sent
+        self.progressed = True
         for buffer in buffers:
             if sent < len(buffer):
                 queue[0] = memoryview(buffer)[sent:]
@@ -153,6 +160,7 @@ class Outbound:
             piece.position += sent
             piece.size -= sent
             self.pending_bytes -= sent
+            self.progressed = True
         self._queue.popleft()
         self._probed = None
         return True
@@ -209,16 +217,21 @@ class Outbound:
         self._watcher.add_writer(self._duplicate, self._pump)
 
     def _fail(self) -> None:
-        self._queue.clear()
-        self.pending_bytes = 0
+        self._forget()
         self._abort()
+
+    def _forget(self) -> None:
+        """Let go of everything that was to be sent, the files among it first of all."""
+        self._queue.clear()
+        self._probed = None
+        self.pending_bytes = 0
 
     def close(self) -> None:
         """In `connection_lost`, and before the transport closes the descriptor."""
         if self._fd < 0:
             return
         self._fd = -1
-        self._queue.clear()
+        self._forget()
         self._socket.detach()
         if self._duplicate >= 0:
             if self._watching:

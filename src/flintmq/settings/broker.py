@@ -197,26 +197,12 @@ class BrokerConfig:
     flint_validate_records: str = _topic_default("flint.validate.records", "flint.validate.records")
     flint_verify_on_read: bool = _topic_default("flint.verify.on.read", "flint.verify.on.read")
 
-    log_retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms",
-        Kind.LONG,
-        300_000,
-        check=at_least(1),
-        doc="How often retention looks for segments to delete.",
-    )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         Kind.INT,
         60_000,
         check=at_least(0),
         doc="How often the recovery points are written, which bound what is scanned after a crash.",
-    )
-    log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        Kind.INT,
-        60_000,
-        check=at_least(0),
-        doc="How often the first offsets of logs are written.",
     )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",

@@ -11,7 +11,6 @@ from flintmq.errors import CorruptionError
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
-HIGH_WATERMARK = "replication-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 
@@ -24,9 +23,10 @@ def encode(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode(data: bytes) -> dict[TopicPartition, int]:
     try:
-        version, count, *lines = data.decode().split("\n")
-        rows = [line.split(" ") for line in lines if line]
-        if version != "0" or len(rows) != int(count):
+        version, count, *lines, rest = data.decode().split("\n")
+        rows = [line.split(" ") for line in lines]
+        # A last line that does not end may have lost digits.
+        if version != "0" or len(rows) != int(count) or rest:
             raise ValueError("wrong version or count")
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError as error:

@@ -7,6 +7,7 @@ the descriptor closes with the last holder.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Protocol
 
@@ -25,6 +26,8 @@ class Descriptors:
         self._disk = disk
         self._limit = max(8, limit)
         self._holders: deque[Holder] = deque()
+        # Recovery and lookups by time open files from threads.
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -32,19 +35,20 @@ class Descriptors:
     def open(self, holder: Holder, path: str, *, create: bool = False) -> File:
         """Open `path` for `holder`; the caller found `holder.file` to be None."""
         file = self._disk.open(path, create=create)
-        # Each holder is looked at twice at most: once to take its mark away, once to let it go.
-        for _ in range(2 * len(self._holders)):
-            if len(self._holders) < self._limit:
-                break
-            oldest = self._holders.popleft()
-            if oldest.file is None:
-                continue
-            if oldest.used:
-                oldest.used = False
-                self._holders.append(oldest)
-            else:
-                oldest.file = None
-        holder.file = file
-        holder.used = True
-        self._holders.append(holder)
+        with self._lock:
+            # Each holder is looked at twice at most: once to take its mark away, once to let it go.
+            for _ in range(2 * len(self._holders)):
+                if len(self._holders) < self._limit:
+                    break
+                oldest = self._holders.popleft()
+                if oldest.file is None:
+                    continue
+                if oldest.used:
+                    oldest.used = False
+                    self._holders.append(oldest)
+                else:
+                    oldest.file = None
+            holder.file = file
+            holder.used = True
+            self._holders.append(holder)
         return file

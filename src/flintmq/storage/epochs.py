@@ -20,6 +20,11 @@ class LeaderEpochs:
     def latest(self) -> int:
         return self._epochs[-1] if self._epochs else -1
 
+    @property
+    def first_offset(self) -> int:
+        """Where the first known epoch begins."""
+        return self._starts[0] if self._starts else 0
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """A batch of `epoch` is at `start_offset`. Entries that it contradicts are dropped."""
         if self._epochs and self._epochs[-1] == epoch:
@@ -69,9 +74,10 @@ class LeaderEpochs:
     def decode(cls, data: bytes) -> LeaderEpochs:
         epochs = cls()
         try:
-            version, count, *lines = data.decode().split("\n")
-            rows = [line.split(" ") for line in lines if line]
-            if version != "0" or len(rows) != int(count):
+            version, count, *lines, rest = data.decode().split("\n")
+            rows = [line.split(" ") for line in lines]
+            # A last line that does not end may have lost digits.
+            if version != "0" or len(rows) != int(count) or rest:
                 raise ValueError("wrong version or count")
             for epoch, start in rows:
                 epochs.assign(int(epoch), int(start))

@@ -2,15 +2,20 @@
 
 One flush at a time runs in a thread for each log; all that was appended meanwhile waits for the next one,
 so that one fsync serves every producer that waits. A failed fsync is never retried: the kernel may have
-dropped the pages and would report success the second time. The log goes offline instead.
+dropped the pages and would report success the second time. The log goes offline instead. Only an index that
+found no room on the disk is tried again: it is written anew each time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from flintmq.effects import Clock, Executor
-from flintmq.storage.log import Flush, Log
+from flintmq.storage.log import Log
+from flintmq.storage.syncing import Flush, NoSpace
+
+logger = logging.getLogger(__name__)
 
 
 class Flusher:
@@ -21,16 +26,26 @@ class Flusher:
         self._flushed = flushed
         self._running = False
         self._again = False
+        self._short_of_space = False
 
     def after_append(self) -> None:
-        """Called for every append: starts a flush if `flush.messages` are waiting."""
-        if self._log.unflushed >= self._log.config.flush_messages:
+        """Called for every append: starts a flush if `flush.messages` are waiting, or a segment was sealed.
+
+        The latter, as in Kafka, whatever the settings: so what a crash leaves to be scanned, and the indexes
+        that wait in memory, are those of about one segment.
+        """
+        log = self._log
+        if log.sealed or log.unflushed >= log.config.flush_messages:
             self.flush()
 
     def after_time(self, now_ms: int) -> None:
         """Called now and then: starts a flush if something has waited for `flush.ms`."""
         log = self._log
-        if log.unflushed and now_ms - log.last_flush_ms >= log.config.flush_ms:
+        if (
+            self._short_of_space
+            or log.sealed
+            or (log.unflushed and now_ms - log.last_flush_ms >= log.config.flush_ms)
+        ):
             self.flush()
 
     def flush(self) -> None:
@@ -50,11 +65,15 @@ class Flusher:
 
     def _done(self, work: Flush, error: BaseException | None) -> None:
         self._running = False
-        if error is not None:
-            self._log.go_offline(f"fsync failed: {error}")
-        else:
+        self._short_of_space = isinstance(error, NoSpace)
+        if error is None:
             self._log.flushed(work, self._clock.now_ms())
+        elif isinstance(error, NoSpace):
+            logger.error("%s is not flushed: %s Trying again when there is room.", self._log.name, error)
+            return
+        else:
+            self._log.go_offline(f"fsync failed: {error}")
         self._flushed()
         if self._again:
             self._again = False
-            self.flush()
+            self.after_append()

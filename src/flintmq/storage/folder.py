@@ -1,12 +1,15 @@
 """The data folder: every log of this broker, its checkpoints, and the promise left by a clean stop.
 
-    format                                what wrote the folder, checked before anything is touched
-    clean-shutdown                        there after an orderly stop: where each log ended
-    recovery-point-offset-checkpoint      up to where each log was surely synced
-    log-start-offset-checkpoint           what DeleteRecords and retention took away
-    topic-0/ …                            one folder for each partition
-    topic-0.<id>-delete/                  deleted, and removed in the background
-    topic-0.<id>-stray/                   a partition that the metadata does not know: kept, not served
+format                                what wrote the folder, checked before anything is touched
+clean-shutdown                        there after an orderly stop: where each log ended
+recovery-point-offset-checkpoint      up to where each log was surely synced
+log-start-offset-checkpoint           what DeleteRecords and retention took away
+topic-0/ …                            one folder for each partition
+topic-0.<id>-delete/                  deleted, and removed in the background
+topic-0.<id>-stray/                   a partition that the metadata does not know: kept, not served
+
+Invariant: a line of a checkpoint speaks of the folder of that name as long as its `partition.metadata` has the
+topic's id, and no line outlives its folder into the life of another topic with the same name.
 """
 
 from __future__ import annotations
@@ -14,18 +17,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flintmq.effects import Clock, Disk, Executor, read_file, write_atomically, write_plainly
-from flintmq.errors import ConfigurationError, CorruptionError
+from flintmq.errors import ConfigurationError, CorruptionError, StorageError
 from flintmq.model.uuids import encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage import checkpoints
 from flintmq.storage.checkpoints import TopicPartition
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.log import METADATA_FILE, Log, decode_metadata, encode_metadata
+from flintmq.storage.log import Log
 from flintmq.storage.recovery import Recovery, open_log
+from flintmq.storage.syncing import METADATA_FILE, decode_metadata, encode_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +61,13 @@ class LogFolder:
         self._executor = executor
         self._descriptors = Descriptors(disk, descriptors)
         self._threads = threads
-        self._checkpointed: dict[str, bytes] = {}
+        # What the checkpoint files are known to say.
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._checkpointing = threading.Lock()
+        # Folders whose renaming is not yet on stable storage.
+        self._renamed: set[str] = set()
+        # Logs whose `partition.metadata` is on stable storage, though this process has not flushed them.
+        self._identified: set[TopicPartition] = set()
 
     # ---- opening and closing
 
@@ -69,10 +80,13 @@ class LogFolder:
         self._disk.makedirs(self.path)
         path = f"{self.path}/{FORMAT_FILE}"
         if not self._disk.exists(path):
+            # ORDER: the folder's own name is durable BEFORE the file that says that all was done.
+            above, slash, _ = self.path.rpartition("/")
+            self._disk.sync_dir(above or slash)
             write_atomically(self._disk, path, json.dumps({"format": FORMAT_VERSION}).encode() + b"\n")
             return
         try:
-            version = json.loads(read_file(self._disk, path))["format"]
+            version = int(json.loads(read_file(self._disk, path))["format"])
         except (ValueError, KeyError, TypeError):
             raise ConfigurationError(
                 f"{path} makes no sense. If {self.path} is a FlintMQ data folder, restore the file with "
@@ -84,49 +98,70 @@ class LogFolder:
                 "Upgrade, or use another folder."
             )
 
-    async def load(self, assigned: Iterable[Assigned], *, deleting: frozenset[bytes]) -> list[tuple[Log, Recovery]]:
+    async def load(
+        self, assigned: Iterable[Assigned], *, deleting: frozenset[bytes]
+    ) -> list[tuple[Log, Recovery]]:
         """Open every assigned log, several at a time; what is not assigned is put aside."""
         clean_ends = self._read_checkpoint(CLEAN_SHUTDOWN)
-        recovery_points = self._read_checkpoint(checkpoints.RECOVERY_POINT) or {}
-        starts = self._read_checkpoint(checkpoints.LOG_START) or {}
         if clean_ends is not None:
-            # ORDER: the promise is gone from the disk BEFORE anything is written that would break it.
             self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
-            self._disk.sync_dir(self.path)
+        # ORDER: the promise is gone from the disk BEFORE anything is written that would break it; and what the
+        # process before renamed but did not live to sync is durable BEFORE anybody relies on it.
+        self._disk.sync_dir(self.path)
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START):
+            self._checkpointed[name] = self._read_checkpoint(name) or {}
         wanted = list(assigned)
-        self._put_aside(wanted, deleting)
+        ids = self._put_aside(wanted, deleting)
+        known = {(p.topic, p.partition) for p in wanted if ids.get(_name(p)) == p.topic_id}
+        self._forget({(p.topic, p.partition) for p in wanted} - known)
+        self._identified = known & self._checkpointed[checkpoints.LOG_START].keys()
         reports: list[tuple[Log, Recovery]] = []
         gate = asyncio.Semaphore(self._threads)
 
         async def one(partition: Assigned) -> None:
             key = (partition.topic, partition.partition)
             log = self._log(partition)
-            clean_end = (clean_ends or {}).get(key)
-            async with gate:
-                report = await self._executor.run(
-                    self._open, log, clean_end, recovery_points.get(key, 0), starts.get(key, 0)
-                )
+            clean_end = clean_ends.get(key) if clean_ends is not None and key in known else None
+            if clean_end is None:
+                async with gate:
+                    report = await self._executor.run(
+                        self._open_if_possible, log, key, clean_end, key in known
+                    )
+            else:
+                # Nothing to scan: a thread for each log would cost more than the log.
+                report = self._open_if_possible(log, key, clean_end, True)
             self.logs[key] = log
             reports.append((log, report))
 
         if clean_ends is None:
             await asyncio.gather(*(one(partition) for partition in wanted))
         else:
-            # Nothing to scan: a thread for each log would cost more than the log.
             for partition in wanted:
-                key = (partition.topic, partition.partition)
-                log = self._log(partition)
-                report = self._open(log, clean_ends.get(key), recovery_points.get(key, 0), starts.get(key, 0))
-                self.logs[key] = log
-                reports.append((log, report))
+                await one(partition)
         return reports
 
-    def _open(self, log: Log, clean_end: int | None, recovery_point: int, start_offset: int) -> Recovery:
-        fresh = not self._disk.exists(log.folder)
+    def _open_if_possible(
+        self, log: Log, key: TopicPartition, clean_end: int | None, is_known: bool
+    ) -> Recovery:
+        """A log that the disk does not give is offline; the others are served."""
+        recovery_point = self._checkpointed[checkpoints.RECOVERY_POINT].get(key, 0)
+        start_offset = self._checkpointed[checkpoints.LOG_START].get(key, 0)
+        try:
+            if not is_known:
+                self._make_folder(log)
+            return self._open(log, clean_end, recovery_point, start_offset)
+        except (OSError, StorageError, CorruptionError) as error:
+            # What the checkpoints say of it is kept for the next start.
+            log.recovery_point, log.start_offset = recovery_point, start_offset
+            log.go_offline(f"it could not be opened: {error}")
+            return Recovery()
+
+    def _make_folder(self, log: Log) -> None:
+        """A folder without an id is taken over: nothing in it was ever promised to be durable."""
         self._disk.makedirs(log.folder)
-        metadata = f"{log.folder}/{METADATA_FILE}"
-        if fresh or not self._disk.exists(metadata):
-            write_plainly(self._disk, metadata, encode_metadata(log.topic_id))
+        write_plainly(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
+
+    def _open(self, log: Log, clean_end: int | None, recovery_point: int, start_offset: int) -> Recovery:
         now_ms = self._clock.now_ms()
         report = open_log(
             log,
@@ -149,11 +184,14 @@ class LogFolder:
         for log in self.logs.values():
             if log.offline is not None:
                 continue
-            flush = log.prepare_flush()
-            if log.unflushed:
-                flush.run()
-                log.flushed(flush, self._clock.now_ms())
-            log.close()
+            try:
+                if log.unflushed or log.sealed:
+                    flush = log.prepare_flush()
+                    flush.run()
+                    log.flushed(flush, self._clock.now_ms())
+                log.close()
+            except (OSError, StorageError) as error:
+                log.go_offline(f"it could not be closed: {error}")
         self.checkpoint()
         self._disk.sync_all()
         # ORDER: the promise comes after everything that it promises.
@@ -164,12 +202,23 @@ class LogFolder:
     # ---- partitions
 
     def create(self, partition: Assigned) -> Log:
-        """The empty log of a new partition."""
+        """The empty log of a new partition. OSError or StorageError if it cannot be made.
+
+        ORDER: the folder of a deleted topic of the same name, and the lines about it, are gone from the disk
+        BEFORE the new one is made.
+        """
         log = self._log(partition)
         if self._disk.exists(log.folder) and self._folder_id(log.folder) != partition.topic_id:
             self._rename_away(log.folder, STRAY)
+        if log.folder in self._renamed:
+            self._disk.sync_dir(self.path)
+            self._renamed.clear()
+        key = (partition.topic, partition.partition)
+        self._forget({key})
+        self._identified.discard(key)
+        self._make_folder(log)
         self._open(log, None, 0, 0)
-        self.logs[partition.topic, partition.partition] = log
+        self.logs[key] = log
         return log
 
     def delete(self, topic: str, partition: int) -> Callable[[], None] | None:
@@ -178,18 +227,24 @@ class LogFolder:
         if log is None:
             return None
         log.offline = log.offline or f"{log.name} was deleted"
+        # ORDER: a flush that runs in a thread must not write into a folder that is no longer this log's.
+        log.gate.shut()
         return self._remover(self._rename_away(log.folder, DELETED))
 
     def leftovers(self) -> list[Callable[[], None]]:
         """Removers for deleted folders that a crash left behind."""
         return [
-            self._remover(f"{self.path}/{name}") for name in self._disk.list(self.path) if name.endswith(DELETED)
+            self._remover(f"{self.path}/{name}")
+            for name in self._disk.list(self.path)
+            if name.endswith(DELETED)
         ]
 
     def _remover(self, folder: str) -> Callable[[], None]:
         def remove() -> None:
             if self._disk.exists(folder):
                 self._disk.remove_tree(folder)
+            # ORDER: what is forgotten once this returns does not come back with a power loss.
+            self._disk.sync_dir(self.path)
 
         return remove
 
@@ -198,25 +253,38 @@ class LogFolder:
             topic=partition.topic,
             partition=partition.partition,
             topic_id=partition.topic_id,
-            folder=f"{self.path}/{partition.topic}-{partition.partition}",
+            folder=f"{self.path}/{_name(partition)}",
             config=partition.config,
             disk=self._disk,
             descriptors=self._descriptors,
         )
 
-    def _put_aside(self, wanted: list[Assigned], deleting: frozenset[bytes]) -> None:
-        """Folders of other topics, even of the same name, never mix with those that are wanted."""
-        names = {f"{p.topic}-{p.partition}": p.topic_id for p in wanted}
+    def _put_aside(self, wanted: list[Assigned], deleting: frozenset[bytes]) -> dict[str, bytes]:
+        """Folders of other topics, even of the same name, never mix with those that are wanted.
+
+        Returns the names and topic ids of those that stay.
+        """
+        ids: dict[str, bytes] = {}
+        names = {_name(p): p.topic_id for p in wanted}
         for name in self._disk.list(self.path):
             folder = f"{self.path}/{name}"
-            if name.endswith((DELETED, STRAY)) or not self._disk.exists(f"{folder}/{METADATA_FILE}"):
+            if name.endswith((DELETED, STRAY)):
+                continue
+            if not self._disk.exists(f"{folder}/{METADATA_FILE}") and name not in names:
                 continue
             topic_id = self._folder_id(folder)
             if topic_id in deleting:
                 self._rename_away(folder, DELETED)
-            elif name not in names or (topic_id is not None and names[name] != topic_id):
+            elif name not in names or (topic_id != names[name] and (topic_id is not None or deleting)):
+                # One without an id was never flushed. It is taken over where no deleted topic can have left it.
                 aside = self._rename_away(folder, STRAY)
                 logger.error("%s belongs to no topic that this broker knows; kept as %s", folder, aside)
+            elif topic_id is not None:
+                ids[name] = topic_id
+        if self._renamed:
+            self._disk.sync_dir(self.path)
+            self._renamed.clear()
+        return ids
 
     def _folder_id(self, folder: str) -> bytes | None:
         path = f"{folder}/{METADATA_FILE}"
@@ -224,10 +292,15 @@ class LogFolder:
 
     def _rename_away(self, folder: str, suffix: str) -> str:
         tag = encode_uuid(self._folder_id(folder) or bytes(16))
-        target = f"{folder}.{tag}{suffix}"
-        if self._disk.exists(target):
-            self._disk.remove_tree(target)
+        target, copies = f"{folder}.{tag}{suffix}", 0
+        while self._disk.exists(target):
+            if suffix == DELETED:
+                self._disk.remove_tree(target)
+            else:
+                copies += 1
+                target = f"{folder}.{tag}.{copies}{suffix}"
         self._disk.rename(folder, target)
+        self._renamed.add(folder)
         return target
 
     # ---- checkpoints
@@ -239,14 +312,34 @@ class LogFolder:
 
     def checkpoint_starts(self) -> None:
         """ORDER: before the files below a new start are removed."""
+        for key, log in list(self.logs.items()):
+            # A line counts only with the id beside it; before the first flush nothing has made that durable.
+            if log.start_offset > 0 and log.durable_segment < 0 and key not in self._identified:
+                log.gate.replace(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
+                self._disk.sync_dir(self.path)
+                self._identified.add(key)
         self._write_checkpoint(checkpoints.LOG_START, lambda log: log.start_offset)
 
     def _write_checkpoint(self, name: str, offset_of: Callable[[Log], int]) -> None:
-        offsets = {key: offset for key, log in list(self.logs.items()) if (offset := offset_of(log)) > 0}
-        data = checkpoints.encode(offsets)
-        if self._checkpointed.get(name) != data:
-            write_atomically(self._disk, f"{self.path}/{name}", data)
-            self._checkpointed[name] = data
+        # One at a time, and each with offsets taken after its turn came: requests and housekeeping both write
+        # checkpoints from threads, and an older one must not replace a newer.
+        with self._checkpointing:
+            self._replace_checkpoint(
+                name, {key: offset for key, log in list(self.logs.items()) if (offset := offset_of(log)) > 0}
+            )
+
+    def _replace_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        if self._checkpointed.get(name) != offsets:
+            write_atomically(self._disk, f"{self.path}/{name}", checkpoints.encode(offsets))
+            self._checkpointed[name] = offsets
+
+    def _forget(self, keys: set[TopicPartition]) -> None:
+        """Take lines out of the checkpoints, durably."""
+        with self._checkpointing:
+            for name, offsets in list(self._checkpointed.items()):
+                if keys.isdisjoint(offsets):
+                    continue
+                self._replace_checkpoint(name, {k: offset for k, offset in offsets.items() if k not in keys})
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
         path = f"{self.path}/{name}"
@@ -257,3 +350,7 @@ class LogFolder:
         except CorruptionError as error:
             logger.warning("%s: %s Doing without it: every segment is scanned.", path, error)
             return None
+
+
+def _name(partition: Assigned) -> str:
+    return f"{partition.topic}-{partition.partition}"

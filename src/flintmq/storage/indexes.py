@@ -28,8 +28,9 @@ class OffsetIndex:
         self.positions = array("I")
 
     def append(self, relative_offset: int, position: int) -> None:
-        self.offsets.append(relative_offset)
+        # ORDER: what `floor` searches comes last, for a thread may be searching.
         self.positions.append(position)
+        self.offsets.append(relative_offset)
 
     def floor(self, relative_offset: int) -> int:
         """The position from which a walk finds the batch that holds the offset."""
@@ -67,8 +68,9 @@ class TimeIndex:
         """Only a later timestamp of a later batch says anything new."""
         if self.timestamps and (timestamp <= self.timestamps[-1] or relative_offset <= self.offsets[-1]):
             return
-        self.timestamps.append(timestamp)
+        # ORDER: what `floor` searches comes last, for a thread may be searching.
         self.offsets.append(relative_offset)
+        self.timestamps.append(timestamp)
 
     def floor(self, timestamp: int) -> int:
         """The relative offset at or after which the first record of `timestamp` or later is found."""

@@ -9,13 +9,14 @@ The log knows bytes and offsets; it does not know requests, replicas or the even
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import deque
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from flintmq.effects import Disk, File, write_atomically, write_plainly
+from crc32c import crc32c
+
+from flintmq.effects import Disk, write_plainly
 from flintmq.errors import CorruptionError, ErrorCode, LogOffline, RequestError, StorageError
 from flintmq.model.batch import (
     HEADER_SIZE,
@@ -28,17 +29,15 @@ from flintmq.model.batch import (
     read_header,
 )
 from flintmq.model.records import records_of
-from flintmq.model.uuids import decode_uuid, encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
+from flintmq.storage.syncing import EPOCHS_FILE, NO_SPACE, Flush, Gate, Sealed, encode_metadata
 
 logger = logging.getLogger(__name__)
 
-EPOCHS_FILE = "leader-epoch-checkpoint"
-METADATA_FILE = "partition.metadata"
 _RECENT_BATCHES = 64
 _SNAPSHOTS_KEPT = 3
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
@@ -103,6 +102,9 @@ class Log:
         self.snapshots: list[int] = []
         # The base offset of the newest segment whose name is known to be on stable storage.
         self.durable_segment = -1
+        # Rolled, not yet flushed.
+        self.sealed: list[Sealed] = []
+        self.gate = Gate()
         self.disk = disk
         self.descriptors = descriptors
         self._high_watermark = 0
@@ -112,8 +114,6 @@ class Log:
         self._unseen: deque[tuple[int, Segment, int]] = deque()
         # Where the last batches of the active segment begin: readers at the tail need no index.
         self._recent: dict[int, int] = {}
-        # Rolled, not yet flushed, with the contents of their index files.
-        self._sealed: list[tuple[Segment, bytes, bytes]] = []
 
     def __repr__(self) -> str:
         return f"Log({self.name}, {self.start_offset}..{self.end_offset})"
@@ -159,7 +159,9 @@ class Log:
             duplicate = self.producers.check(header)
             if duplicate is not None:
                 return Appended(
-                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp if append_time >= 0 else -1
+                    duplicate.first_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp if append_time >= 0 else -1,
                 )
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -192,7 +194,7 @@ class Log:
             file.truncate(segment.size)
         except OSError as second:
             self.go_offline(f"a failed write to {self.name} could not be undone: {second}")
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise StorageError(f"No space left for {self.name}: {error}.") from error
         self.go_offline(f"writing {segment.path(LOG)} failed: {error}")
         raise LogOffline(self.offline) from error
@@ -201,7 +203,9 @@ class Log:
         """Nothing is served or acknowledged from here until a restart has checked what the disk holds."""
         if self.offline is None:
             self.offline = reason
-            logger.critical("log %s is offline: %s; restart the broker once the disk is well", self.name, reason)
+            logger.critical(
+                "log %s is offline: %s; restart the broker once the disk is well", self.name, reason
+            )
 
     def _must_roll(
         self, segment: Segment, size: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -222,42 +226,75 @@ class Log:
         else:
             age_ms = now_ms - segment.created_ms
         return (
-            age_ms > config.segment_ms
+            age_ms > config.segment_ms - segment.jitter_ms
             or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
             or segment.index_bytes >= config.segment_index_bytes
         )
 
     def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin the next. Its indexes reach their files with the next flush."""
-        segment = self.active
-        if self.config.preallocate:
-            segment.open().truncate(segment.size)
-        self._sealed.append((segment, *segment.seal()))
-        self._write_snapshot()
-        return self.add_segment(self.end_offset, now_ms)
+        """Seal the active segment and begin the next. Its indexes reach their files with the next flush.
 
-    def add_segment(self, base_offset: int, now_ms: int) -> Segment:
-        segment = Segment(
+        ORDER: the next one is there BEFORE this one is sealed, so that a full disk leaves this one in use.
+        """
+        segment = self.active
+        try:
+            file = segment.open()
+            self._cut_preallocated(segment)
+        except OSError as error:
+            raise StorageError(f"{segment.path(LOG)} could not be sealed: {error}.") from error
+        following = self.add_segment(self.end_offset, now_ms)
+        self.sealed.append(Sealed(segment, file, *segment.seal()))
+        self._write_snapshot()
+        return following
+
+    @staticmethod
+    def _cut_preallocated(segment: Segment) -> None:
+        """Whatever the setting is now: it may have been another when the segment began."""
+        file = segment.open()
+        if file.size() > segment.size:
+            file.truncate(segment.size)
+
+    def segment_at(self, base_offset: int, now_ms: int) -> Segment:
+        """A segment of this log that has no file yet, or whose file is to be read."""
+        config = self.config
+        jitter_max_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return Segment(
             self.folder,
             base_offset,
             self.descriptors,
-            index_interval=self.config.index_interval_bytes,
+            index_interval=config.index_interval_bytes,
             created_ms=now_ms,
+            # Not random but spread, and so the same in every run.
+            jitter_ms=crc32c(f"{self.name}@{base_offset}".encode()) % jitter_max_ms if jitter_max_ms else 0,
         )
+
+    def add_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Make the file of a new segment, which becomes the active one. StorageError if that fails."""
+        segment = self.segment_at(base_offset, now_ms)
         try:
             file = segment.open(create=True)
             file.truncate(0)
             if self.config.preallocate:
                 file.allocate(self.config.segment_bytes)
         except OSError as error:
+            self._abandon(segment)
             raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
         self.segments.append(segment)
         self._recent.clear()
         return segment
 
+    def _abandon(self, segment: Segment) -> None:
+        """Take back what there is of a file that could not be made. Recovery can do with an empty one."""
+        segment.file = None
+        try:
+            if self.disk.exists(segment.path(LOG)):
+                self.disk.remove(segment.path(LOG))
+        except OSError as error:
+            logger.warning("%s could not be removed: %s", segment.path(LOG), error)
+
     def sealed_by_recovery(self, segment: Segment) -> None:
         """A scanned segment with others after it: its index files are written with the next flush."""
-        self._sealed.append((segment, *segment.seal()))
+        self.sealed.append(Sealed(segment, None, *segment.seal()))
 
     def _write_snapshot(self) -> None:
         path = f"{self.folder}/{file_name(self.end_offset, SNAPSHOT)}"
@@ -284,7 +321,8 @@ class Log:
             self._visible_segment, self._visible_position = segment, segment.size
             unseen.clear()
         else:
-            while unseen and unseen[0][0] <= offset:
+            target, offset = offset, self._high_watermark
+            while unseen and unseen[0][0] <= target:
                 offset, self._visible_segment, self._visible_position = unseen.popleft()
         self._high_watermark = offset
         return True
@@ -339,8 +377,12 @@ class Log:
         """Where in `segment` the offsets from `bound` on begin."""
         if bound >= self.end_offset:
             return segment.size
-        if bound == self._high_watermark and segment is self._visible_segment:
-            return self._visible_position
+        visible = self._visible_segment
+        if visible is not None and bound == self._high_watermark:
+            if segment is visible:
+                return self._visible_position
+            if segment.base_offset < visible.base_offset:
+                return segment.size
         if bound <= segment.base_offset:
             return 0
         following = segment.locate(self.disk, bound)
@@ -365,85 +407,110 @@ class Log:
         return low
 
     def _refuse_corrupt(self, offset: int, bound: int) -> int:
+        """`bound`, or the first damaged offset before it; CorruptionError if `offset` is damaged."""
         for bad in self.corrupt:
             if bad.base_offset <= offset < bad.end_offset:
-                raise CorruptionError(
-                    f"Offsets {bad.base_offset} to {bad.end_offset - 1} of {self.name} are damaged."
-                )
+                self._found_corrupt(bad)
             if offset < bad.base_offset:
                 bound = min(bound, bad.base_offset)
         return bound
 
     def verify(self, found: FileRange) -> None:
-        """Check the CRC of every whole batch in a range that was read (`flint.verify.on.read`)."""
+        """Check every whole batch in a range that was read (`flint.verify.on.read`).
+
+        The CRC does not cover the base offset, the length and the magic, so those are looked at too.
+        """
         data = memoryview(found.read())
-        position = 0
+        position, expected = 0, 0
         while position + HEADER_SIZE <= len(data):
             header = read_header(data, position)
-            if header.length < HEADER_SIZE - LENGTH_END:
-                raise CorruptionError(f"{self.name} holds something that is not a batch.")
+            if header.length < HEADER_SIZE - LENGTH_END or header.magic != 2 or header.base_offset < expected:
+                raise CorruptionError(
+                    f"{self.name} holds something else than a batch at byte {found.position + position} "
+                    f"of {found.file.path}."
+                )
             if position + header.size > len(data):
                 return
             if not crc_is_right(data[position : position + header.size], header.crc):
-                bad = CorruptRange(header.base_offset, header.last_offset + 1)
-                if bad not in self.corrupt:
-                    self.corrupt.append(bad)
-                    logger.error("%s: offsets %d to %d are damaged", self.name, bad.base_offset, header.last_offset)
-                raise CorruptionError(f"Offsets {bad.base_offset} to {header.last_offset} of {self.name} are damaged.")
+                self._found_corrupt(CorruptRange(header.base_offset, header.last_offset + 1))
             position += header.size
+            expected = header.last_offset + 1
+
+    def _found_corrupt(self, bad: CorruptRange) -> NoReturn:
+        if bad not in self.corrupt:
+            self.corrupt.append(bad)
+            logger.error("%s: offsets %d to %d are damaged", self.name, bad.base_offset, bad.end_offset - 1)
+        raise CorruptionError(
+            f"Offsets {bad.base_offset} to {bad.end_offset - 1} of {self.name} are damaged."
+        )
 
     # ---- lookups
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is ≥ `timestamp`. Reads the disk."""
-        for at, segment in enumerate(list(self.segments)):
-            following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
-            if segment.max_timestamp < timestamp or following <= self.start_offset:
-                continue
-            found = segment.locate_time(self.disk, timestamp, self.start_offset)
-            if found is None:
-                continue
-            position, header = found
-            if header.attributes & LOG_APPEND_TIME:
-                return TimestampOffset(
-                    header.max_timestamp, max(header.base_offset, self.start_offset), header.leader_epoch
-                )
-            data = segment.open().pread(header.size, position)
-            for record in records_of(memoryview(data), limit=UNPACKED_BYTES_MAX):
-                if record.timestamp >= timestamp and record.offset >= self.start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        """The first record whose timestamp is ≥ `timestamp`. Reads the disk: for a thread."""
+        if self.offline is not None:
+            raise LogOffline(self.offline)
+        for segment in list(self.segments):
+            if segment.max_timestamp >= timestamp:
+                found = self._search(segment, timestamp)
+                if found is not None:
+                    return found
         return None
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp. Reads the disk."""
-        best = max(self.segments, key=lambda s: s.max_timestamp)
-        if best.max_timestamp < 0:
-            return None
-        found = best.locate_time(self.disk, best.max_timestamp, self.start_offset)
-        if found is None:
-            return None
-        position, header = found
-        if header.attributes & LOG_APPEND_TIME:
-            return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
-        data = best.open().pread(header.size, position)
-        for record in records_of(memoryview(data), limit=UNPACKED_BYTES_MAX):
-            if record.timestamp == header.max_timestamp:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        """The first record that has the largest timestamp. Reads the disk: for a thread."""
+        if self.offline is not None:
+            raise LogOffline(self.offline)
+        best = max(list(self.segments), key=lambda segment: segment.max_timestamp)
+        return self._search(best, best.max_timestamp) if best.max_timestamp >= 0 else None
+
+    def _search(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
+        """In one segment. Meanwhile the loop may append, or take the segment away."""
+        start_offset = self.start_offset
+        try:
+            for position, header in segment.since(self.disk, timestamp, start_offset):
+                if self.corrupt:
+                    self._refuse_corrupt(header.base_offset, header.last_offset)
+                if header.attributes & LOG_APPEND_TIME:
+                    return TimestampOffset(
+                        header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch
+                    )
+                data = segment.open().pread(header.size, position)
+                # A header may promise a time that none of its records has: then the next batch is asked.
+                for record in records_of(memoryview(data), limit=UNPACKED_BYTES_MAX):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        except FileNotFoundError:
+            if segment in self.segments:
+                raise
         return None
 
     # ---- flushing
 
     def prepare_flush(self) -> Flush:
         """What must be synced so that all written so far is on stable storage."""
-        return Flush(self, self.end_offset, self.active.open(), list(self._sealed))
+        active = self.active
+        return Flush(
+            disk=self.disk,
+            gate=self.gate,
+            folder=self.folder,
+            end_offset=self.end_offset,
+            active=active,
+            sealed=list(self.sealed),
+            metadata=encode_metadata(self.topic_id),
+            epochs=self.epochs.encode(),
+            names_are_durable=self.durable_segment == active.base_offset,
+        )
 
     def flushed(self, flush: Flush, now_ms: int) -> None:
         """`flush` was done: recovery need not look below its end offset."""
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self.last_flush_ms = now_ms
-        for segment, _, _ in flush.sealed:
-            segment.drop_indexes()
-        self._sealed = self._sealed[len(flush.sealed) :]
+        for sealed in flush.sealed:
+            sealed.segment.drop_indexes()
+        # By identity: some may have been dropped, and others sealed, while the flush ran.
+        done = {id(sealed.segment) for sealed in flush.sealed}
+        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in done]
         self.durable_segment = max(self.durable_segment, flush.segment_base)
 
     # ---- the beginning
@@ -462,26 +529,31 @@ class Log:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             dropped.append(self.segments.pop(0))
         gone = {id(segment) for segment in dropped}
-        self._sealed = [entry for entry in self._sealed if id(entry[0]) not in gone]
+        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in gone]
         return dropped
 
     def remove_files(self, segments: list[Segment]) -> None:
         """Readers that hold a descriptor finish; nobody else finds the files."""
-        for segment in segments:
-            segment.file = None
-            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-                path = segment.path(suffix)
-                if self.disk.exists(path):
-                    self.disk.remove(path)
+        with self.gate.entered() as is_mine:
+            for segment in segments:
+                segment.removed = True
+                segment.file = None
+                if not is_mine:
+                    continue
+                for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                    path = segment.path(suffix)
+                    if self.disk.exists(path):
+                        self.disk.remove(path)
 
     def close(self) -> None:
         """After a last flush: leave the folder as Kafka's tools expect it, indexes and snapshot included.
 
         Nothing is synced here: the caller syncs the volume once for all its logs.
         """
+        # ORDER: a flush that still runs may not put an older file over those written now.
+        self.gate.shut()
         active = self.active
-        if self.config.preallocate:
-            active.open().truncate(active.size)
+        self._cut_preallocated(active)
         index, times = active.seal()
         write_plainly(self.disk, active.path(INDEX), index)
         write_plainly(self.disk, active.path(TIME_INDEX), times)
@@ -489,45 +561,3 @@ class Log:
         self._write_snapshot()
         for segment in self.segments:
             segment.file = None
-
-
-class Flush:
-    """Files to sync, away from the loop. Holding them keeps their descriptors open."""
-
-    def __init__(
-        self, log: Log, end_offset: int, active: File, sealed: list[tuple[Segment, bytes, bytes]]
-    ) -> None:
-        self.end_offset = end_offset
-        self.segment_base = log.active.base_offset
-        self.sealed = sealed
-        self._active = active
-        self._files = [segment.open() for segment, _, _ in sealed]
-        self.disk = log.disk
-        self._folder = log.folder
-        self._epochs = log.epochs.encode()
-        self._metadata = encode_metadata(log.topic_id)
-        self._folder_is_durable = log.durable_segment == self.segment_base
-
-    def run(self) -> None:
-        """ORDER: data before the indexes that point into it, both before the names that lead to them."""
-        disk = self.disk
-        for file, (segment, index, times) in zip(self._files, self.sealed, strict=True):
-            file.sync()
-            write_atomically(disk, segment.path(INDEX), index)
-            write_atomically(disk, segment.path(TIME_INDEX), times)
-        self._active.sync()
-        if not self._folder_is_durable:
-            write_atomically(disk, f"{self._folder}/{METADATA_FILE}", self._metadata)
-            write_atomically(disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs)
-            disk.sync_dir(self._folder.rpartition("/")[0])
-
-
-def encode_metadata(topic_id: bytes) -> bytes:
-    """Kafka's `partition.metadata`: which topic a folder belongs to, whatever its name says."""
-    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
-
-
-def decode_metadata(data: bytes) -> bytes | None:
-    """The topic id, or None if the file makes no sense."""
-    fields = dict(line.split(": ", 1) for line in data.decode(errors="replace").splitlines() if ": " in line)
-    return decode_uuid(fields.get("topic_id", ""))

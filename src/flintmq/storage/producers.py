@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
 
 BATCHES_KEPT = 5
 SNAPSHOT_VERSION = 1
@@ -30,6 +31,9 @@ class ProducerBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
+
+
+_NO_BATCH = ProducerBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
 
 
 class Producer:
@@ -58,7 +62,7 @@ class Producers:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Producer]:
         return iter(self._producers.values())
 
     @property
@@ -125,7 +129,9 @@ class Producers:
             producer.txn_first_offset = base_offset
             self._open[producer_id] = base_offset
 
-    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int | None:
+    def end_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int
+    ) -> int | None:
         """A marker is now in the log; returns the first offset of the transaction it ends, if one was open."""
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -149,22 +155,26 @@ class Producers:
             del self._producers[producer_id]
 
     def encode(self) -> bytes:
-        """Kafka's snapshot: of each producer's batches only the last is kept."""
+        """Kafka's snapshot, with an entry for each remembered batch, the oldest first.
+
+        Kafka writes the last batch only, so that after a restart it refuses a retry of the four before it. Of
+        several entries for one producer its loader keeps the last, which is what it would have written.
+        """
         body = bytearray()
         for p in self._producers.values():
-            last = p.batches[-1] if p.batches else None
-            body += _ENTRY.pack(
-                p.producer_id,
-                p.epoch,
-                last.last_sequence if last else NO_SEQUENCE,
-                last.last_offset if last else -1,
-                last.last_offset - last.first_offset if last else 0,
-                p.last_timestamp,
-                p.coordinator_epoch,
-                p.txn_first_offset,
-            )
-        counted = len(self._producers).to_bytes(4, "big") + body
-        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(counted), len(self._producers)) + body
+            for batch in p.batches or (_NO_BATCH,):
+                body += _ENTRY.pack(
+                    p.producer_id,
+                    p.epoch,
+                    batch.last_sequence,
+                    batch.last_offset,
+                    batch.last_offset - batch.first_offset,
+                    p.last_timestamp if batch is _NO_BATCH or batch is p.batches[-1] else batch.timestamp,
+                    p.coordinator_epoch,
+                    p.txn_first_offset,
+                )
+        count = len(body) // _ENTRY.size
+        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(count.to_bytes(4, "big") + body), count) + body
 
     @classmethod
     def decode(cls, data: bytes) -> Producers:
@@ -172,14 +182,23 @@ class Producers:
             raise CorruptionError("The producer snapshot is cut short.")
         version, crc, count = _HEAD.unpack_from(data)
         if version != SNAPSHOT_VERSION:
-            raise CorruptionError(f"The producer snapshot has version {version}; {SNAPSHOT_VERSION} is known.")
+            raise CorruptionError(
+                f"The producer snapshot has version {version}; {SNAPSHOT_VERSION} is known."
+            )
         if crc32c(data[_CRC_END:]) != crc or len(data) != _HEAD.size + count * _ENTRY.size:
             raise CorruptionError("The producer snapshot fails its CRC.")
         states = cls()
-        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn in _ENTRY.iter_unpack(
-            data[_HEAD.size :]
-        ):
-            p = states._producers[producer_id] = Producer(producer_id, epoch)
+        for (
+            producer_id,
+            epoch,
+            sequence,
+            offset,
+            delta,
+            timestamp,
+            coordinator_epoch,
+            txn,
+        ) in _ENTRY.iter_unpack(data[_HEAD.size :]):
+            p = states._producers.setdefault(producer_id, Producer(producer_id, epoch))
             p.last_timestamp = timestamp
             p.coordinator_epoch = coordinator_epoch
             if sequence != NO_SEQUENCE:
@@ -190,7 +209,3 @@ class Producers:
                 p.txn_first_offset = txn
                 states._open[producer_id] = txn
         return states
-
-
-def is_producer_batch(batch: BatchHeader) -> bool:
-    return batch.producer_id != NO_PRODUCER_ID

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flintmq.effects import Buffer, Disk, File
+from flintmq.errors import CorruptionError
 from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, read_header
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.indexes import OffsetIndex, TimeIndex, floor_in_offset_file, floor_in_time_file
+from flintmq.storage.indexes import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetIndex,
+    TimeIndex,
+    floor_in_offset_file,
+    floor_in_time_file,
+)
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 
@@ -39,25 +47,38 @@ class FileRange:
 class Segment:
     __slots__ = (
         "_descriptors", "_index_interval", "_since_index", "base_offset", "created_ms", "file",
-        "first_timestamp", "folder", "max_timestamp", "max_timestamp_offset", "offset_index", "size",
-        "time_index", "used",
+        "first_timestamp", "folder", "index_bytes", "jitter_ms", "max_timestamp", "max_timestamp_offset",
+        "offset_index", "removed", "size", "time_index", "used",
     )  # fmt: skip
 
     def __init__(
-        self, folder: str, base_offset: int, descriptors: Descriptors, *, index_interval: int, created_ms: int
+        self,
+        folder: str,
+        base_offset: int,
+        descriptors: Descriptors,
+        *,
+        index_interval: int,
+        created_ms: int,
+        jitter_ms: int = 0,
     ) -> None:
         self.folder = folder
         self.base_offset = base_offset
         self.size = 0
         self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        """How much earlier than `segment.ms` this one is followed by the next (`segment.jitter.ms`)."""
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.file: File | None = None
         self.used = False
+        self.removed = False
+        """Set when its files go: whoever works on them in a thread leaves them alone from then on."""
         # In memory while the segment is active; None once it is sealed and its indexes are in files.
         self.offset_index: OffsetIndex | None = OffsetIndex()
         self.time_index: TimeIndex | None = TimeIndex()
+        self.index_bytes = 0
+        """The size of the larger index file, were it written now."""
         self._descriptors = descriptors
         self._index_interval = index_interval
         self._since_index = 0
@@ -83,20 +104,29 @@ class Segment:
         if position == 0:
             self.first_timestamp = max_timestamp
         if self._since_index > self._index_interval:
-            assert self.offset_index is not None and self.time_index is not None
+            assert self.offset_index is not None
+            assert self.time_index is not None
             self.offset_index.append(last_offset - self.base_offset, position)
             if self.max_timestamp >= 0:
                 self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.adopt(self.offset_index, self.time_index)
             self._since_index = 0
         self._since_index += size
         self.size = position + size
 
-    @property
-    def index_bytes(self) -> int:
-        return len(self.offset_index.offsets) * 8 if self.offset_index is not None else 0
+    def adopt(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Go on with indexes that a clean stop left in files, or with empty ones."""
+        self.offset_index, self.time_index = offset_index, time_index
+        # One entry is kept free in the time index, for the one that sealing adds.
+        self.index_bytes = max(
+            len(offset_index.offsets) * OFFSET_ENTRY.size, (len(time_index.timestamps) + 1) * TIME_ENTRY.size
+        )
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Positions and headers of the batches from `position` on. The headers are trusted."""
+        """Positions and headers of the batches from `position` on.
+
+        The headers are trusted but for a length that leads nowhere: CorruptionError.
+        """
         file = self.open()
         end = self.size if end is None else end
         chunk, start = b"", position
@@ -107,48 +137,55 @@ class Segment:
                 if len(chunk) < HEADER_SIZE:
                     return
             header = read_header(chunk, at)
+            if header.length < HEADER_SIZE - LENGTH_END:
+                raise CorruptionError(
+                    f"{self.path(LOG)} holds something else than a batch at byte {position}."
+                )
             yield position, header
             position += header.length + LENGTH_END
 
     def locate(self, disk: Disk, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is ≥ `offset`."""
         relative = offset - self.base_offset
+        # Looked at once: a thread may be here while the loop drops the index.
+        index = self.offset_index
         if relative <= 0:
             start = 0
-        elif self.offset_index is not None:
-            start = self.offset_index.floor(relative)
+        elif index is not None:
+            start = index.floor(relative)
         else:
-            index = disk.open(self.path(INDEX), writable=False)
+            file = disk.open(self.path(INDEX), writable=False)
             try:
-                start = floor_in_offset_file(index, relative)
+                start = floor_in_offset_file(file, relative)
             finally:
-                index.close()
+                file.close()
         for position, header in self.walk(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header
         return None
 
-    def locate_time(self, disk: Disk, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch from `from_offset` on whose largest timestamp is ≥ `timestamp`."""
-        if self.time_index is not None:
-            relative = self.time_index.floor(timestamp)
+    def since(self, disk: Disk, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from `from_offset` on that say they hold a timestamp ≥ `timestamp`."""
+        index = self.time_index
+        if index is not None:
+            relative = index.floor(timestamp)
         else:
-            index = disk.open(self.path(TIME_INDEX), writable=False)
+            file = disk.open(self.path(TIME_INDEX), writable=False)
             try:
-                relative = floor_in_time_file(index, timestamp)
+                relative = floor_in_time_file(file, timestamp)
             finally:
-                index.close()
+                file.close()
         start = self.locate(disk, max(self.base_offset + relative, from_offset))
         if start is None:
-            return None
+            return
         for position, header in self.walk(start[0]):
             if header.max_timestamp >= timestamp:
-                return position, header
-        return None
+                yield position, header
 
     def seal(self) -> tuple[bytes, bytes]:
-        """No more batches come: the contents for the index files. The arrays stay until `dropped_indexes`."""
-        assert self.offset_index is not None and self.time_index is not None
+        """No more batches come: the contents for the index files. The arrays stay until `drop_indexes`."""
+        assert self.offset_index is not None
+        assert self.time_index is not None
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         return self.offset_index.encode(), self.time_index.encode()

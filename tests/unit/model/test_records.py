@@ -125,7 +125,7 @@ def test_a_batch_gives_back_its_records(codec: Codec, records: list[NewRecord], 
     assert crc_is_right(memoryview(batch), header.crc)
     assert header.size == len(batch)
     assert header.codec == codec
-    assert header.count == header.last_offset_delta + 1 == len(records)
+    assert header.record_count == header.last_offset_delta + 1 == len(records)
     times = [timestamp for _, _, timestamp, _ in records]
     assert (header.base_timestamp, header.max_timestamp) == (times[0], max(times))
     found = check_records(payload_of(batch, limit=MIB), len(records), base_timestamp=header.base_timestamp)
@@ -221,7 +221,7 @@ def test_a_batch_needs_a_record() -> None:
 
 
 def test_a_batch_emptied_by_compaction_has_no_records_whatever_its_codec() -> None:
-    header = read_header(build_batch(SAMPLE, codec=Codec.ZSTD))._replace(count=0)
+    header = read_header(build_batch(SAMPLE, codec=Codec.ZSTD))._replace(record_count=0)
     empty = with_payload(header, b"", Codec.ZSTD)
     assert len(empty) == HEADER_SIZE
     assert read_header(empty).codec == Codec.NONE
@@ -465,7 +465,7 @@ def test_timestamps_at_the_edge_and_records_without_one_are_in_range() -> None:
 
 
 def test_a_compressed_bomb_of_records_is_refused_by_the_limit() -> None:
-    header = read_header(build_batch(SAMPLE))._replace(count=1 << 20, last_offset_delta=(1 << 20) - 1)
+    header = read_header(build_batch(SAMPLE))._replace(record_count=1 << 20, last_offset_delta=(1 << 20) - 1)
     for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY):
         bomb = with_payload(header, payload(SOUND) * (1 << 20), codec)
         with pytest.raises(RequestError) as caught:

@@ -71,8 +71,6 @@ KAFKA_BROKER = [
     ("log.flush.interval.ms", Kind.LONG, None),
     ("log.flush.offset.checkpoint.interval.ms", Kind.INT, "60000"),
     ("log.flush.scheduler.interval.ms", Kind.LONG, LONG_MAX),
-    ("log.flush.start.offset.checkpoint.interval.ms", Kind.INT, "60000"),
-    ("log.retention.check.interval.ms", Kind.LONG, "300000"),
     ("log.retention.hours", Kind.INT, "168"),
     ("log.retention.minutes", Kind.INT, None),
     ("log.retention.ms", Kind.LONG, None),

@@ -34,7 +34,9 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
             return response
         request.session.client_software = (name, version)
     response.api_keys = [
-        ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1])
+        ApiVersionsResponse.ApiVersion(
+            api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1]
+        )
         for api in APIS
         if not api.brokers_only
     ]
@@ -43,7 +45,9 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
         for f in FEATURES
     ]
     response.finalized_features = [
-        ApiVersionsResponse.FinalizedFeatureKey(name=f.name, min_version_level=f.level, max_version_level=f.level)
+        ApiVersionsResponse.FinalizedFeatureKey(
+            name=f.name, min_version_level=f.level, max_version_level=f.level
+        )
         for f in FEATURES
     ]
     response.finalized_features_epoch = services.metadata.image.revision

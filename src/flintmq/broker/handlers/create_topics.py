@@ -1,11 +1,109 @@
-"""CreateTopics."""
+"""CreateTopics (19), versions 2–7: new topics, each made or refused on its own.
+
+A partition count or replication factor of -1 takes the broker's default (KIP-464); replicas may be placed by
+hand instead. `validate_only` answers as if the topics were made, with no topic id. From version 5 on the
+answer tells partitions, replicas and settings in force (KIP-525), from version 7 on the topic's id. A name that
+comes twice is refused. Topics that do not depend on each other are written together.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.broker.services import Services
+from flintmq.cluster.topics import NewTopic, check_total
+from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from flintmq.settings import describe_topic
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Result = CreateTopicsResponse.CreatableTopicResult
+Config = CreateTopicsResponse.CreatableTopicConfigs
+
+_FIRST_WITH_DETAILS = 5
 
 
-def handle(request: Request, message: CreateTopicsRequest, services: Services) -> CreateTopicsResponse:
-    raise NotImplementedError
+async def handle(request: Request, message: CreateTopicsRequest, services: Services) -> CreateTopicsResponse:
+    counts = Counter(topic.name for topic in message.topics)
+    single = [topic for topic in message.topics if counts[topic.name] == 1]
+    results = await _results(request, message, single, services)
+    results += [
+        Result(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    return CreateTopicsResponse(topics=results)
+
+
+async def _results(
+    request: Request,
+    message: CreateTopicsRequest,
+    topics: list[CreateTopicsRequest.CreatableTopic],
+    services: Services,
+) -> list[Result]:
+    try:
+        check_total(
+            (len(topic.assignments) or topic.num_partitions for topic in topics),
+            default=services.configs.broker.num_partitions,
+        )
+    except RequestError as error:
+        return [_failure(topic.name, error) for topic in topics]
+    return await asyncio.gather(
+        *(_create(request, topic, services, validate_only=message.validate_only) for topic in topics)
+    )
+
+
+async def _create(
+    request: Request, topic: CreateTopicsRequest.CreatableTopic, services: Services, *, validate_only: bool
+) -> Result:
+    try:
+        new = _new_topic(topic)
+        placed = services.topics.plan(new)
+        result = Result(name=new.name, topic_id=ZERO_UUID, error_message=None)
+        if not validate_only:
+            result.topic_id = (await services.topics.create(new)).id
+    except (FlintError, OSError) as error:
+        return _failure(topic.name, error)
+    if request.version >= _FIRST_WITH_DETAILS:
+        result.num_partitions = len(placed)
+        result.replication_factor = len(placed[0])
+        result.configs = _configs(new, services)
+    return result
+
+
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    assignments = {assigned.partition_index: assigned.broker_ids for assigned in topic.assignments}
+    if len(assignments) != len(topic.assignments):
+        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        assignments,
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _configs(new: NewTopic, services: Services) -> list[Config]:
+    overrides = {name: value for name, value in new.configs.items() if value is not None}
+    entries = describe_topic(overrides, services.configs.values)
+    return [
+        Config(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in sorted(entries, key=lambda entry: entry.name)
+    ]
+
+
+def _failure(name: str, error: Exception) -> Result:
+    return Result(name=name, error_code=error_code_of(error), error_message=str(error))

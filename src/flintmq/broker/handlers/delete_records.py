@@ -1,11 +1,67 @@
-"""DeleteRecords."""
+"""DeleteRecords (21), versions 0–2: let partitions begin at a later offset (KIP-107).
+
+Offset -1 means the high watermark; beyond it, or below 0, is OFFSET_OUT_OF_RANGE, while an offset that is gone
+already changes nothing. The answer is the offset at which the partition begins now, and comes when that is on
+stable storage. Records of internal topics and of topics that are only compacted cannot be deleted.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.broker.services import Services
+from flintmq.cluster.leadership import led_partition
+from flintmq.cluster.partition import Partition
+from flintmq.cluster.record_deletion import delete_records, new_start
+from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
 
-def handle(request: Request, message: DeleteRecordsRequest, services: Services) -> DeleteRecordsResponse:
-    raise NotImplementedError
+Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
+Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def handle(
+    request: Request, message: DeleteRecordsRequest, services: Services
+) -> DeleteRecordsResponse:
+    topics = []
+    accepted: list[tuple[Result, Partition, int]] = []
+    for topic in message.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = Result(partition_index=wanted.partition_index, low_watermark=-1)
+            results.append(result)
+            try:
+                partition = _partition(topic.name, wanted.partition_index, services)
+                accepted.append((result, partition, new_start(partition, wanted.offset)))
+            except FlintError as error:
+                result.error_code = error_code_of(error)
+        topics.append(Topic(name=topic.name, partitions=results))
+    if accepted:
+        await _delete(accepted, services)
+    return DeleteRecordsResponse(topics=topics)
+
+
+async def _delete(accepted: list[tuple[Result, Partition, int]], services: Services) -> None:
+    try:
+        await delete_records(
+            [(partition, start) for _, partition, start in accepted],
+            folder=services.partitions.folder,
+            executor=services.executor,
+        )
+    except (FlintError, OSError) as error:
+        for result, _, _ in accepted:
+            result.error_code = error_code_of(error)
+        return
+    for result, partition, _ in accepted:
+        result.low_watermark = partition.log.start_offset
+
+
+def _partition(topic: str, index: int, services: Services) -> Partition:
+    partition = led_partition(services.partitions, services.metadata.image, topic, index)
+    if services.metadata.image.topics[topic].is_internal:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of {topic} cannot be deleted.")
+    return partition

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import error_code_of, finish_answer, start_answer
 from flintmq.broker.fetch_sessions import FetchContext, Wanted
 from flintmq.broker.request import Request
+from flintmq.cluster.leadership import end_of_epoch
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError
@@ -48,7 +49,9 @@ class _Fetch:
         self._request = request
         self._context = context
         self._services = services
-        self._isolation = Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        self._isolation = (
+            Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        )
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
         self._min_bytes = min(message.min_bytes, self._max_bytes)
@@ -91,7 +94,10 @@ class _Fetch:
     def _read_one(self, wanted: Wanted, budget: int, *, at_least_one: bool) -> Fetched:
         partition = self._services.partitions.get(wanted.topic, wanted.partition)
         if partition is None:
-            if isinstance(wanted.topic, bytes) and wanted.topic not in self._services.metadata.image.topics_by_id:
+            if (
+                isinstance(wanted.topic, bytes)
+                and wanted.topic not in self._services.metadata.image.topics_by_id
+            ):
                 return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
             return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = partition.log
@@ -129,8 +135,7 @@ class _Fetch:
         """KIP-595: a reader whose last epoch ended elsewhere must go back."""
         if wanted.last_fetched_epoch < 0:
             return None
-        log = partition.log
-        epoch, end_offset = log.epochs.end_offset_of(wanted.last_fetched_epoch, log.end_offset)
+        epoch, end_offset = end_of_epoch(partition, wanted.last_fetched_epoch)
         if epoch < 0:
             raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, "The last fetched epoch is not known here.")
         if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
@@ -146,18 +151,21 @@ class _Fetch:
             if partition is not None:
                 self._parked.setdefault(partition, []).append(wanted)
                 partition.park(self)
-        self._request.cancel = self._unpark
-        self._timer = self._services.timers.call_later(self._max_wait_ms / 1000, self._expired)
+        self._request.poll = self
+        self._timer = self._services.timers.call_later(self._max_wait_ms / 1000, self.expire)
 
-    def _unpark(self) -> None:
+    def cancel(self) -> None:
         for partition in self._parked:
             partition.unpark(self)
         self._parked.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._request.poll = None
 
     def records_arrived(self, partition: Partition, size: int) -> None:
+        if self._request.poll is None:
+            return  # answered or cancelled by one that was woken in the same turn
         self._changed[partition] = None
         self._arrived += size
         if self._arrived < self._min_bytes and not partition.deleted and partition.log.offline is None:
@@ -171,15 +179,20 @@ class _Fetch:
         self._changed.clear()
         return self._read(wanted)
 
-    def _expired(self) -> None:
-        self._timer = None
+    def expire(self) -> None:
         self._reread()
         self._answer()
 
     def _answer(self) -> None:
-        self._unpark()
-        self._request.cancel = None
-        self._request.answer(self._pieces())
+        self.cancel()
+        try:
+            pieces = self._pieces()
+        except Exception as error:
+            # Others are woken in the same turn of the loop: what is wrong here must not reach them.
+            logger.exception("a fetch of %s could not be answered", self._request.session.peer)
+            self._request.connection.refuse(f"Fetch could not be answered: {error}")
+            return
+        self._request.answer(pieces)
 
     # ---- answering
 

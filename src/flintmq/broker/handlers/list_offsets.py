@@ -1,11 +1,150 @@
-"""ListOffsets."""
+"""ListOffsets (2), versions 1–11: which offset is the first, the last, or the first of a time.
+
+A negative timestamp is a question of its own: -1 the end that the client may see, -2 the start, -3 the record
+with the largest timestamp (version 7), -4 the start of what is local (8), -5 and -6 the end of what is tiered
+and the start of what is not yet (9, 11): without tiering there is neither. Another one, or one that is newer
+than the request's version, is UNSUPPORTED_VERSION. What is found at or beyond the end that the client may see
+(the last stable offset for read_committed) counts as not found: offset -1. The leader epoch is told from
+version 4 on.
+
+Starts and ends are answered at once, because clients ask for them all the time; only lookups by time read the
+disk, in a thread.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, NamedTuple
+
+from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.broker.services import Services
+from flintmq.cluster.leadership import epoch_of_start, led_partition
+from flintmq.cluster.partition import Partition
+from flintmq.errors import ErrorCode, FlintError
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from flintmq.storage.log import Isolation, Log
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+_SINCE_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_FIRST_WITH_EPOCH = 4
+_CONSUMER = -1
 
 
-def handle(request: Request, message: ListOffsetsRequest, services: Services) -> ListOffsetsResponse:
-    raise NotImplementedError
+class _Lookup(NamedTuple):
+    """A question that the disk must answer, and where the answer goes."""
+
+    answer: Answer
+    partition: Partition
+    timestamp: int
+
+
+def handle(
+    request: Request, message: ListOffsetsRequest, services: Services
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    isolation = (
+        Isolation.LOG_END if message.replica_id != _CONSUMER else Isolation(message.isolation_level != 0)
+    )
+    repeated = _repeated(message)
+    lookups: list[_Lookup] = []
+    topics = []
+    for topic in message.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = Answer(partition_index=wanted.partition_index)
+            answers.append(answer)
+            if (topic.name, wanted.partition_index) in repeated:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+            elif wanted.timestamp < 0 and request.version < _SINCE_VERSION.get(wanted.timestamp, 1 << 15):
+                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+            else:
+                try:
+                    partition = led_partition(
+                        services.partitions,
+                        services.metadata.image,
+                        topic.name,
+                        wanted.partition_index,
+                        current_leader_epoch=wanted.current_leader_epoch,
+                    )
+                except FlintError as error:
+                    answer.error_code = error_code_of(error)
+                    continue
+                if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+                    lookups.append(_Lookup(answer, partition, wanted.timestamp))
+                else:
+                    _tell(request, answer, *_known(partition, wanted.timestamp, isolation))
+        topics.append(Topic(name=topic.name, partitions=answers))
+    response = ListOffsetsResponse(topics=topics)
+    return _look_up(request, response, lookups, isolation, services) if lookups else response
+
+
+def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
+    """Partitions that are named more than once; which of the questions is meant cannot be said."""
+    if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
+        return set()
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in message.topics:
+        for wanted in topic.partitions:
+            place = (topic.name, wanted.partition_index)
+            (repeated if place in seen else seen).add(place)
+    return repeated
+
+
+def _known(partition: Partition, marker: int, isolation: Isolation) -> tuple[int, int, int]:
+    """Timestamp, offset and epoch of what needs no reading."""
+    log = partition.log
+    if marker == LATEST:
+        return -1, _visible_end(log, isolation), partition.leader_epoch
+    if marker in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, epoch_of_start(partition)
+    return -1, -1, -1
+
+
+def _visible_end(log: Log, isolation: Isolation) -> int:
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return log.high_watermark
+    return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.end_offset
+
+
+def _tell(request: Request, answer: Answer, timestamp: int, offset: int, epoch: int) -> None:
+    answer.timestamp = timestamp
+    answer.offset = offset
+    if request.version >= _FIRST_WITH_EPOCH:
+        answer.leader_epoch = epoch
+
+
+async def _look_up(
+    request: Request,
+    response: ListOffsetsResponse,
+    lookups: list[_Lookup],
+    isolation: Isolation,
+    services: Services,
+) -> ListOffsetsResponse:
+    for answer, partition, timestamp in lookups:
+        log = partition.log
+        # The end is taken first: what is appended while the disk is read was not there when the client asked.
+        visible_end = _visible_end(log, isolation)
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = await services.executor.run(log.offset_of_max_timestamp)
+            else:
+                found = await services.executor.run(log.offset_for_time, timestamp)
+        except (FlintError, OSError) as error:
+            answer.error_code = error_code_of(error)
+            continue
+        if found is not None and found.offset < visible_end:
+            _tell(request, answer, found.timestamp, found.offset, found.leader_epoch)
+    return response

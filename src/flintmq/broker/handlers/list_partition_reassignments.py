@@ -1,11 +1,20 @@
-"""ListPartitionReassignments."""
+"""ListPartitionReassignments (46), version 0: reassignments in progress (KIP-455).
+
+A single broker finishes them at once, so there is never one, whichever topics are asked for.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flintmq.broker.request import Request
-from flintmq.broker.services import Services
 from flintmq.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
 
-def handle(request: Request, message: ListPartitionReassignmentsRequest, services: Services) -> ListPartitionReassignmentsResponse:
-    raise NotImplementedError
+
+def handle(
+    request: Request, message: ListPartitionReassignmentsRequest, services: Services
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)

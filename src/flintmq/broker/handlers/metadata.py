@@ -41,12 +41,16 @@ def handle(
     return _respond(request, message, services, named)
 
 
-async def _respond_creating(request: Request, message: MetadataRequest, services: Services) -> MetadataResponse:
+async def _respond_creating(
+    request: Request, message: MetadataRequest, services: Services
+) -> MetadataResponse:
     assert message.topics is not None
     missing = dict.fromkeys(
         one.name
         for one in message.topics
-        if one.name is not None and one.topic_id == ZERO_UUID and one.name not in services.metadata.image.topics
+        if one.name is not None
+        and one.topic_id == ZERO_UUID
+        and one.name not in services.metadata.image.topics
     )
     outcomes = await asyncio.gather(*(_create(name, services) for name in missing))
     failed = {name: error for name, error in zip(missing, outcomes, strict=True) if error is not None}
@@ -112,7 +116,9 @@ def _respond(
 ) -> MetadataResponse:
     response = MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+            MetadataResponse.MetadataResponseBroker(
+                node_id=one.node_id, host=one.host, port=one.port, rack=one.rack
+            )
             for one in services.endpoints.of(request.session)
         ],
         cluster_id=services.metadata.image.cluster_id,

@@ -1,11 +1,55 @@
-"""OffsetForLeaderEpoch."""
+"""OffsetForLeaderEpoch (23), versions 2–4: where a leader epoch ended, so that a reader notices truncation.
+
+KIP-101, KIP-279, KIP-320. The answer is the largest known epoch that is not newer than the one asked for, and
+the offset after its last record; both are -1 where nothing is known. The log's end bounds it, not the high
+watermark, because replicas ask too.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.broker.services import Services
+from flintmq.cluster.leadership import end_of_epoch, led_partition
+from flintmq.errors import FlintError
 from flintmq.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
 
-def handle(request: Request, message: OffsetForLeaderEpochRequest, services: Services) -> OffsetForLeaderEpochResponse:
-    raise NotImplementedError
+Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+def handle(
+    request: Request, message: OffsetForLeaderEpochRequest, services: Services
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            Topic(
+                topic=topic.topic,
+                partitions=[_end(topic.topic, wanted, services) for wanted in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _end(
+    topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, services: Services
+) -> Answer:
+    try:
+        partition = led_partition(
+            services.partitions,
+            services.metadata.image,
+            topic,
+            wanted.partition,
+            current_leader_epoch=wanted.current_leader_epoch,
+        )
+    except FlintError as error:
+        return Answer(
+            partition=wanted.partition, error_code=error_code_of(error), leader_epoch=-1, end_offset=-1
+        )
+    epoch, end_offset = end_of_epoch(partition, wanted.leader_epoch)
+    return Answer(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -36,12 +36,12 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
     assert request.frame is not None
     message = decode_request(request.frame, request.body_position, request.version)
     if _is_simple(message, services):
-        _Produce(request, message).run(services)
+        _Produce(request, message.acks, message.timeout_ms).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message).run_slowly(services)
+    return _Produce(request, message.acks, message.timeout_ms).run_slowly(message, services)
 
 
 def _is_simple(message: ProduceRequest, services: Services) -> bool:
@@ -61,21 +61,23 @@ def _is_simple(message: ProduceRequest, services: Services) -> bool:
 class _Produce:
     """One request on its way: what was appended, and what is still to become visible."""
 
-    __slots__ = ("_acks", "_answers", "_message", "_request", "_timer", "_waiting")
+    __slots__ = ("_acks", "_answers", "_finished", "_request", "_timeout_ms", "_timer", "_waiting")
 
-    def __init__(self, request: Request, message: ProduceRequest) -> None:
+    def __init__(self, request: Request, acks: int, timeout_ms: int) -> None:
         self._request = request
-        self._message = message
-        self._acks = message.acks
+        self._acks = acks
+        self._timeout_ms = timeout_ms
         self._answers: list[tuple[str | bytes, list[Produced]]] = []
         # Answers that are given but not visible yet: where they stand.
         self._waiting: set[tuple[int, int]] = set()
+        # Every batch has its answer; until then none is sent, whatever becomes visible meanwhile.
+        self._finished = False
         self._timer: Timer | None = None
 
-    def run(self, services: Services) -> None:
-        refusal = self._refusal()
+    def run(self, message: ProduceRequest, services: Services) -> None:
+        refusal = self._refusal(message)
         zstd_allowed = self._request.version >= _FIRST_ZSTD
-        for topic, batches in self._message.topics:
+        for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
             for index, records in batches:
@@ -92,11 +94,11 @@ class _Produce:
                     answers.append(_failure(topic, index, error))
         self._finish(services)
 
-    async def run_slowly(self, services: Services) -> None:
+    async def run_slowly(self, message: ProduceRequest, services: Services) -> None:
         """The same, where batches are opened in a thread. A barrier keeps later requests behind it."""
-        refusal = self._refusal()
+        refusal = self._refusal(message)
         zstd_allowed = self._request.version >= _FIRST_ZSTD
-        for topic, batches in self._message.topics:
+        for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
             for index, records in batches:
@@ -111,6 +113,8 @@ class _Produce:
                         raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
                     if partition.must_open(header):
                         opened = await services.executor.run(partition.open, bytes(records), header)
+                        if partition.deleted:
+                            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                         # Recompression changed the header; the checks above still hold.
                         records = memoryview(bytearray(opened))
                         header = read_header(records)
@@ -121,11 +125,11 @@ class _Produce:
         if self._request.pieces is not None:
             self._request.connection.answered(self._request)
 
-    def _refusal(self) -> RequestError | None:
+    def _refusal(self, message: ProduceRequest) -> RequestError | None:
         """What is wrong with the request as a whole is told for each partition."""
         if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             return RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
-        if self._message.transactional_id is not None:
+        if message.transactional_id is not None:
             return RequestError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "Transactions are not available in this version."
             )
@@ -170,14 +174,15 @@ class _Produce:
             topic_at, at = place
             topic, answers = self._answers[topic_at]
             answers[at] = _failure(topic, answers[at].partition, StorageError(failure))
-        if not self._waiting:
+        if not self._waiting and self._finished:
             if self._timer is not None:
                 self._timer.cancel()
             self._request.answer(self._pieces())
 
     def _finish(self, services: Services) -> None:
+        self._finished = True
         if self._waiting:
-            self._timer = services.timers.call_later(self._message.timeout_ms / 1000, self._timed_out)
+            self._timer = services.timers.call_later(self._timeout_ms / 1000, self._timed_out)
             return
         if self._acks != ACKS_NONE:
             self._request.pieces = self._pieces()

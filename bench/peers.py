@@ -1,0 +1,157 @@
+"""The brokers that are compared: how each is prepared in an empty folder, and the command that starts it.
+
+Both run with their defaults. Kafka's few settings here are those that a single node cannot do without.
+Nothing here starts a broker or looks at one: that is `process`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+KAFKA_VERSION: Final = "4.3.1"
+KAFKA_CORE_JAR: Final = f"kafka_2.13-{KAFKA_VERSION}.jar"
+JAVA_OPTIONS: Final = "-Xmx1g"
+
+_HERE: Final = os.path.dirname(os.path.abspath(__file__))
+_FETCH_TIMEOUT_S: Final = 600
+_FORMAT_TIMEOUT_S: Final = 120
+
+
+class CannotRun(Exception):
+    """A broker that cannot be run here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one broker lives: a folder of its own and ports that were free a moment ago."""
+
+    folder: str
+    port: int
+    second_port: int
+
+
+class Peer(ABC):
+    name: str
+
+    @abstractmethod
+    def prepare(self, place: Place) -> None:
+        """Make ready what must exist before the first start."""
+
+    @abstractmethod
+    def command(self, place: Place) -> Sequence[str]: ...
+
+    @abstractmethod
+    def environment(self) -> Mapping[str, str]: ...
+
+
+class FlintPeer(Peer):
+    name = "FlintMQ"
+
+    def prepare(self, place: Place) -> None:
+        os.makedirs(place.folder, exist_ok=True)
+
+    def command(self, place: Place) -> Sequence[str]:
+        data = os.path.join(place.folder, "data")
+        return [sys.executable, "-m", "flintmq", "serve", "--port", str(place.port), "--data-dir", data]
+
+    def environment(self) -> Mapping[str, str]:
+        # The shell's own settings would make two runs differ.
+        return {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+
+
+class KafkaPeer(Peer):
+    name = "Kafka"
+
+    def __init__(self, *, java: str, libs: str, java_options: str = JAVA_OPTIONS) -> None:
+        self._java = [java, *shlex.split(java_options), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        self._libs = libs
+
+    @classmethod
+    def found(cls, java_options: str = JAVA_OPTIONS) -> KafkaPeer:
+        """With the Java and the jars of this machine; jars that are not here are fetched with Maven."""
+        java = shutil.which("java")
+        if java is None:
+            raise CannotRun("Java is not installed (17 or newer is needed)")
+        libs = kafka_libs()
+        if not os.path.exists(os.path.join(libs, KAFKA_CORE_JAR)):
+            fetch_kafka(libs)
+        return cls(java=java, libs=libs, java_options=java_options)
+
+    def prepare(self, place: Place) -> None:
+        os.makedirs(place.folder, exist_ok=True)
+        with open(_properties(place), "w") as file:
+            file.write(kafka_settings(place))
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ["--standalone", f"--cluster-id={cluster_id}", "--config", _properties(place)]
+        done = subprocess.run(
+            [*self._java, "kafka.tools.StorageTool", "format", *arguments],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise CannotRun(f"Kafka could not format its folder:\n{_end_of(done)}")
+
+    def command(self, place: Place) -> Sequence[str]:
+        return [*self._java, "kafka.Kafka", _properties(place)]
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, "CLASSPATH": os.path.join(self._libs, "*")}
+
+
+def kafka_libs() -> str:
+    """The folder with Kafka's jars: `$KAFKA_LIBS`, or a place in the cache that other test suites share."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.environ.get("KAFKA_LIBS") or os.path.join(
+        cache, "flintmq-suites", f"kafka-{KAFKA_VERSION}", "lib"
+    )
+
+
+def fetch_kafka(libs: str) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise CannotRun(f"{libs} has no {KAFKA_CORE_JAR}, and Maven is not installed to fetch it")
+    command = [maven, "-q", "-B", "-f", os.path.join(_HERE, "pom.xml"), "dependency:copy-dependencies"]
+    done = subprocess.run(
+        [*command, f"-DoutputDirectory={libs}"], capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise CannotRun(f"Maven could not fetch Kafka {KAFKA_VERSION}:\n{_end_of(done)}")
+
+
+def kafka_settings(place: Place) -> str:
+    """One node that is broker and controller; internal topics with one replica, since there is one node."""
+    listeners = f"PLAINTEXT://127.0.0.1:{place.port},CONTROLLER://127.0.0.1:{place.second_port}"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "0",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{place.second_port}",
+        "log.dirs": os.path.join(place.folder, "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _end_of(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stdout + done.stderr)[-1000:]
+
+
+def _properties(place: Place) -> str:
+    return os.path.join(place.folder, "server.properties")

@@ -1,0 +1,89 @@
+"""`flintmq config`: every setting, as a broker started with the same options would have it."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flintmq.cli.commands import Command
+from flintmq.cli.exits import LOCAL_CODES
+from flintmq.cli.output import note, print_json, print_table
+from flintmq.cli.sources import load_settings, source_options
+
+if TYPE_CHECKING:
+    from flintmq.settings import Loaded
+
+_SECRET = "(secret)"
+
+
+@click.command(
+    "config",
+    cls=Command,
+    examples=(
+        "flintmq config",
+        "flintmq config 'log.retention.*'",
+        "flintmq config --changed --config flintmq.yaml",
+        "flintmq config --topic retention.ms --json",
+    ),
+    exit_codes=LOCAL_CODES,
+)
+@click.argument("pattern", required=False)
+@click.option("--topic", is_flag=True, help="The settings of topics, and the defaults that they would have.")
+@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@source_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def command(pattern: str | None, topic: bool, changed: bool, as_json: bool, **sources: Any) -> None:
+    """List all settings: meaning, value, and where the value comes from.
+
+    PATTERN selects by name, with * and ? as in a shell; a part of the name will do. No broker is asked: shown
+    is what `flintmq serve` with the same options, environment and file would start with.
+    """
+    loaded = load_settings(**sources)
+    rows = _of_topics(loaded) if topic else _of_brokers(loaded)
+    rows = [
+        row for row in rows if _matches(row["name"], pattern) and not (changed and row["source"] == "default")
+    ]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(
+            ("setting", "value", "source", "meaning"),
+            [(row["name"], row["value"] or "", row["source"], row["meaning"]) for row in rows],
+        )
+    else:
+        note(f"No setting has a name like {pattern}." if pattern else "Everything is at its default.")
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    return pattern is None or pattern in name or fnmatch.fnmatchcase(name, pattern)
+
+
+def _of_brokers(loaded: Loaded) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.setting.name,
+            "value": _SECRET if one.setting.sensitive and one.value else one.setting.format(one.value),
+            "source": one.place,
+            "default": one.setting.format(one.setting.default),
+            "dynamic": one.setting.dynamic.value,
+            "meaning": one.setting.doc,
+        }
+        for one in loaded.values
+    ]
+
+
+def _of_topics(loaded: Loaded) -> list[dict[str, Any]]:
+    from flintmq.settings import TOPIC_SETTINGS, ConfigSource, describe_topic
+
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": "default" if entry.source is ConfigSource.DEFAULT_CONFIG else "broker",
+            "default": TOPIC_SETTINGS[entry.name].format(TOPIC_SETTINGS[entry.name].default),
+            "meaning": entry.doc,
+        }
+        for entry in describe_topic({}, loaded.layers)
+    ]

@@ -1,0 +1,56 @@
+"""How commands end: exit codes, and the one place where errors become messages for people."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import IO, Any
+
+import click
+
+from flintmq.errors import ConfigurationError, FlintError
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NO_BROKER = 3
+
+
+LOCAL_CODES = {
+    Exit.OK: "done",
+    Exit.FAILED: "the operation failed",
+    Exit.USAGE: "wrong usage or configuration",
+}
+REMOTE_CODES = {**LOCAL_CODES, Exit.NO_BROKER: "no broker answers"}
+"""Of commands that talk to a broker."""
+
+
+class Failure(click.ClickException):
+    """Ends the command with a message and without a traceback."""
+
+    exit_code = int(Exit.FAILED)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        label = click.style("error:", fg="red", bold=True)
+        click.echo(f"{label} {self.format_message()}", file=file, err=file is None)
+
+
+class UsageFailure(Failure):
+    exit_code = int(Exit.USAGE)
+
+
+class NoBrokerFailure(Failure):
+    exit_code = int(Exit.NO_BROKER)
+
+
+def failure_of(error: FlintError) -> Failure:
+    """What an error means to whoever typed the command."""
+    from flintmq.client.failures import NoBrokerReached
+
+    if isinstance(error, ConfigurationError):
+        return UsageFailure(str(error))
+    if isinstance(error, NoBrokerReached):
+        hint = "Start one with `flintmq serve`, or say where it is with --bootstrap-server HOST:PORT."
+        return NoBrokerFailure(f"{error}\n{hint}")
+    return Failure(str(error))

@@ -1,0 +1,22 @@
+"""`flintmq topic`: the table of its commands."""
+
+from __future__ import annotations
+
+from flintmq.cli.commands import Entry, LazyGroup
+
+COMMANDS = {
+    "list": Entry("flintmq.cli.topic_list", "List the topics with their partitions, records and sizes."),
+    "create": Entry("flintmq.cli.topic_create", "Create a topic."),
+    "describe": Entry(
+        "flintmq.cli.topic_describe", "Show a topic's partitions, offsets, sizes and settings."
+    ),
+    "alter": Entry("flintmq.cli.topic_alter", "Change a topic's settings, or give it more partitions."),
+    "delete": Entry("flintmq.cli.topic_delete", "Delete topics and all their records."),
+}
+
+command = LazyGroup(
+    name="topic",
+    entries=COMMANDS,
+    help="List, create, describe, change and delete topics.",
+    epilog="\b\nExamples:\n  flintmq topic create orders --partitions 3\n  flintmq topic describe orders",
+)

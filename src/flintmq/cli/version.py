@@ -1,0 +1,29 @@
+"""`flintmq version`."""
+
+from __future__ import annotations
+
+import platform
+
+import click
+
+from flintmq import __version__
+from flintmq.cli.commands import Command
+from flintmq.cli.exits import LOCAL_CODES
+from flintmq.cli.output import print_json
+
+KAFKA_VERSION = "4.3"
+"""The Apache Kafka release whose API versions are spoken."""
+
+
+@click.command(
+    "version", cls=Command, examples=("flintmq version", "flintmq version --json"), exit_codes=LOCAL_CODES
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """Show the version."""
+    if as_json:
+        print_json(
+            {"version": __version__, "python": platform.python_version(), "kafka_protocol": KAFKA_VERSION}
+        )
+        return
+    click.echo(f"flintmq {__version__} (Kafka protocol {KAFKA_VERSION}, Python {platform.python_version()})")

@@ -1,0 +1,62 @@
+"""What goes wrong between a client and its brokers.
+
+FlintError
+├── ClientError
+│   ├── NoBrokerReached      nothing answers at any address that is known
+│   └── ConnectionLost       a connection broke or fell silent; the request may have been carried out
+└── RequestError             a broker answered, with an error code (`flintmq.errors`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flintmq.client.addresses import Address
+from flintmq.errors import ErrorCode, FlintError, RequestError
+
+
+class ClientError(FlintError):
+    """The root of what a client finds wrong by itself."""
+
+
+class NoBrokerReached(ClientError):
+    """Nothing answers; the reasons say what happened at each address."""
+
+    def __init__(self, reasons: Sequence[tuple[Address, str]], hint: str = "is it running?") -> None:
+        tried = ", ".join(f"{address} ({reason})" for address, reason in reasons)
+        super().__init__(f"no broker answers at {tried}; {hint}")
+        self.reasons = tuple(reasons)
+
+
+class ConnectionLost(ClientError):
+    """A connection ended in the middle of things."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"the connection to {address} was lost: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+def check(code: int, message: str | None = None, *, what: str = "") -> None:
+    """Raise what a broker's error code says; nothing for NONE. `what` is named in front of the message."""
+    if code == ErrorCode.NONE:
+        return
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        known, message = ErrorCode.UNKNOWN_SERVER_ERROR, message or f"the broker answered error code {code}"
+    text = message or _WORDS.get(known) or known.name
+    raise RequestError(known, f"{what}: {text}" if what else text)
+
+
+_WORDS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no such topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "not a valid topic name",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists already",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
+    ErrorCode.MESSAGE_TOO_LARGE: "larger than the topic takes (max.message.bytes)",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic demands (min.insync.replicas)",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker could not do it in time",
+    ErrorCode.CORRUPT_MESSAGE: "the stored or sent records fail their check",
+}

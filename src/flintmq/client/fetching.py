@@ -1,0 +1,55 @@
+"""The records in what a fetch returns. Pure.
+
+A broker gives whole batches, the first of which may begin before the offset asked for, and the last of which
+may be cut off. Invariant: records come out in ascending offsets, none below the offset asked for, and the
+next offset is past every batch that was whole, even one that compaction or a marker left without records.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from flintmq.effects import Buffer
+from flintmq.errors import CorruptionError, RequestError
+from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.model.records import MAGIC, Record, records_of
+
+UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
+"""What one batch may unpack to; more is taken for an attack."""
+
+
+class FetchedRecords(NamedTuple):
+    records: list[Record]
+    next_offset: int
+
+
+def read_batches(data: Buffer, from_offset: int) -> FetchedRecords:
+    """All records from `from_offset` on. Markers of transactions are not records of anybody."""
+    view = memoryview(data)
+    records: list[Record] = []
+    next_offset = from_offset
+    position = 0
+    while position + HEADER_SIZE <= len(view):
+        header = read_header(view, position)
+        end = position + header.length + LENGTH_END
+        if header.magic != MAGIC or header.length < HEADER_SIZE - LENGTH_END:
+            raise CorruptionError(f"what follows offset {next_offset - 1} is not a record batch of magic 2")
+        if end > len(view):
+            break
+        batch = view[position:end]
+        if not crc_is_right(batch, header.crc):
+            raise CorruptionError(f"the batch at offset {header.base_offset} fails its CRC")
+        if header.last_offset >= from_offset:
+            if not header.is_control:
+                records += _readable(batch, header.base_offset, from_offset)
+            next_offset = header.last_offset + 1
+        position = end
+    return FetchedRecords(records, next_offset)
+
+
+def _readable(batch: memoryview, base_offset: int, from_offset: int) -> list[Record]:
+    try:
+        every = records_of(batch, limit=UNPACKED_BYTES_MAX)
+        return [record for record in every if record.offset >= from_offset]
+    except RequestError as error:
+        raise CorruptionError(f"the batch at offset {base_offset} cannot be read: {error}") from error

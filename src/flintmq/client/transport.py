@@ -1,0 +1,51 @@
+"""Bytes to a broker and back: the one place of the client that knows sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from flintmq.client.addresses import Address
+from flintmq.effects import Buffer
+
+_READ_BYTES: Final = 256 * 1024
+
+
+class Transport(Protocol):
+    """Raises OSError, and TimeoutError where the other side says nothing for too long."""
+
+    def send(self, data: Buffer, timeout_s: float) -> None: ...
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Whatever has arrived; nothing at all if the other side has closed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[Address, float], Transport]
+"""Opens a transport to an address, within so many seconds."""
+
+
+class SocketTransport:
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def send(self, data: Buffer, timeout_s: float) -> None:
+        self._socket.settimeout(timeout_s)
+        self._socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes:
+        self._socket.settimeout(timeout_s)
+        return self._socket.recv(_READ_BYTES)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def connect(address: Address, timeout_s: float) -> SocketTransport:
+    sock = socket.create_connection(address, timeout_s)
+    # Requests are small and each waits for its answer: nothing is gained by collecting them.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return SocketTransport(sock)

@@ -1,0 +1,94 @@
+"""Reading a segment's file batch by batch, believing nothing but CRCs.
+
+A scan ends at the first thing that is not a sound batch; what it passed is indexed and its leader epochs are
+noted. It changes no file, and does not know what is to become of the remainder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from flintmq.effects import File
+from flintmq.model.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.segment import Segment
+
+_SCAN_BYTES = 1024 * 1024
+_MAGIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The sound beginning of a segment."""
+
+    end_position: int
+    end_offset: int
+    rest_is_zeros: bool
+    """Nothing follows but zeros, or nothing at all: so a preallocated file ends."""
+
+
+def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs) -> Scan:
+    """Check the batches of a file of `size` bytes, from offset `expected` on, and index them.
+
+    The base offset is outside the CRC. Where nothing was compacted it must be the next one, which finds
+    damage to it; else it must not be lower.
+    """
+    file = segment.open()
+    segment.size = 0
+    position, chunk, start = 0, memoryview(b""), 0
+    while position + HEADER_SIZE <= size:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, start, at = memoryview(file.pread(_SCAN_BYTES, position)), position, 0
+            if len(chunk) < HEADER_SIZE:
+                break
+        header = read_header(chunk, at)
+        if not _is_plausible(header, expected, contiguous) or position + header.size > size:
+            break
+        if at + header.size > len(chunk) and header.size <= _SCAN_BYTES:
+            chunk, start, at = memoryview(file.pread(_SCAN_BYTES, position)), position, 0
+        batch = chunk[at : at + header.size]
+        if len(batch) == header.size:
+            is_sound = crc_is_right(batch, header.crc)
+        else:
+            is_sound = _crc_in_pieces(file, position, header.size) == header.crc
+        if not is_sound:
+            break
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        expected = header.last_offset + 1
+        position += header.size
+    return Scan(position, expected, _is_zeros(file, position, size))
+
+
+def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:
+    return (
+        header.length >= HEADER_SIZE - LENGTH_END
+        and header.magic == _MAGIC
+        and header.last_offset_delta >= 0
+        and (header.base_offset == expected if contiguous else header.base_offset >= expected)
+    )
+
+
+def _crc_in_pieces(file: File, position: int, size: int) -> int:
+    """The CRC of a batch that is larger than a chunk, or says so: its length is not to be believed yet."""
+    crc, at, end = 0, position + CRC_START, position + size
+    while at < end:
+        piece = file.pread(min(_SCAN_BYTES, end - at), at)
+        if not piece:
+            return -1
+        crc = crc32c(piece, crc)
+        at += len(piece)
+    return crc
+
+
+def _is_zeros(file: File, position: int, end: int) -> bool:
+    while position < end:
+        piece = file.pread(min(_SCAN_BYTES, end - position), position)
+        if not piece or piece.count(0) != len(piece):
+            return not piece
+        position += len(piece)
+    return True

@@ -1,0 +1,156 @@
+"""The work of making a log durable up to its end: which files are synced, and which are replaced, in order.
+
+It is prepared on the loop and run in a thread, so it holds what it needs: open files, encoded indexes, and a
+gate, which keeps it from touching a folder that has meanwhile been closed, deleted or given to another topic.
+It decides nothing and knows no offsets but those it carries.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from flintmq.effects import Disk, File, write_atomically, write_plainly
+from flintmq.errors import StorageError
+from flintmq.model.uuids import decode_uuid, encode_uuid
+from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, Segment
+
+logger = logging.getLogger(__name__)
+
+EPOCHS_FILE = "leader-epoch-checkpoint"
+METADATA_FILE = "partition.metadata"
+FLUSH_FAILED = "flush-failed"
+"""Left in a folder by a failed fsync, for the next process on this machine.
+
+The kernel marks pages clean that never reached the disk, and serves them from memory until it is rebooted.
+A process that finds this file rewrites what it found above the recovery point. It need not be durable: a
+reboot takes the pages and the file alike.
+"""
+
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoSpace(StorageError):
+    """A file beside the log could not be written for want of space; nothing is lost by trying again."""
+
+
+class Gate:
+    """Open while the folder is this log's. A thread replaces files only inside it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shut = False
+
+    def shut(self) -> None:
+        """Returns when nobody is inside; nobody enters again."""
+        with self._lock:
+            self._shut = True
+
+    @contextmanager
+    def entered(self) -> Iterator[bool]:
+        """Whether the folder is still this log's, which it stays until the end of the block."""
+        with self._lock:
+            yield not self._shut
+
+    def replace(self, disk: Disk, path: str, data: bytes, segment: Segment | None = None) -> None:
+        """Replace a file atomically, unless it is no longer this log's or its segment is gone."""
+        with self.entered() as is_mine:
+            if not is_mine or (segment is not None and segment.removed):
+                return
+            try:
+                write_atomically(disk, path, data)
+            except OSError as error:
+                if error.errno in NO_SPACE:
+                    raise NoSpace(f"No space left for {path}.") from error
+                raise
+
+    def mark(self, disk: Disk, path: str) -> None:
+        with self.entered() as is_mine:
+            if is_mine:
+                write_plainly(disk, path, b"")
+
+
+class Sealed(NamedTuple):
+    """A segment that is complete but not yet flushed, with the contents of its index files."""
+
+    segment: Segment
+    file: File | None
+    """Held from the last write on, so that no writeback error goes by unseen; None after recovery."""
+    positions: bytes
+    times: bytes
+
+
+class Flush:
+    """Files to sync, away from the loop. Holding them keeps their descriptors open."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        gate: Gate,
+        folder: str,
+        end_offset: int,
+        active: Segment,
+        sealed: list[Sealed],
+        metadata: bytes,
+        epochs: bytes,
+        names_are_durable: bool,
+    ) -> None:
+        self.end_offset = end_offset
+        self.segment_base = active.base_offset
+        self.sealed = sealed
+        self._file = active.open()
+        self._disk = disk
+        self._gate = gate
+        self._folder = folder
+        self._metadata = metadata
+        self._epochs = epochs
+        self._names_are_durable = names_are_durable
+
+    def run(self) -> None:
+        """ORDER: data before the indexes that point into it, both before the names that lead to them."""
+        try:
+            for sealed in self.sealed:
+                self._sync_sealed(sealed)
+            self._file.sync()
+            if not self._names_are_durable:
+                self._gate.replace(self._disk, f"{self._folder}/{METADATA_FILE}", self._metadata)
+                self._gate.replace(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs)
+                self._disk.sync_dir(self._folder.rpartition("/")[0])
+        except OSError:
+            self._leave_mark()
+            raise
+
+    def _sync_sealed(self, sealed: Sealed) -> None:
+        segment, file, positions, times = sealed
+        try:
+            file = file or self._disk.open(segment.path(LOG))
+        except FileNotFoundError:
+            if segment.removed:
+                return
+            raise
+        file.sync()
+        self._gate.replace(self._disk, segment.path(INDEX), positions, segment)
+        self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
+
+    def _leave_mark(self) -> None:
+        try:
+            self._gate.mark(self._disk, f"{self._folder}/{FLUSH_FAILED}")
+        except OSError as error:
+            logger.error("%s/%s could not be written either: %s", self._folder, FLUSH_FAILED, error)
+
+
+def encode_metadata(topic_id: bytes) -> bytes:
+    """Kafka's `partition.metadata`: which topic a folder belongs to, whatever its name says."""
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
+
+
+def decode_metadata(data: bytes) -> bytes | None:
+    """The topic id, or None if the file makes no sense."""
+    fields = dict(line.split(": ", 1) for line in data.decode(errors="replace").splitlines() if ": " in line)
+    return decode_uuid(fields.get("topic_id", ""))
