@@ -77,9 +77,18 @@ def configs(random: Random) -> TopicConfig:
 
 class Life:
     def __init__(
-        self, random: Random, stories: dict[str, Story], *, deleting: frozenset[bytes], depth: int, steps: int
+        self,
+        random: Random,
+        stories: dict[str, Story],
+        *,
+        deleting: frozenset[bytes],
+        depth: int,
+        steps: int,
+        uniform: bool,
     ) -> None:
         self.random = random
+        self.uniform = uniform
+        """Whether all batches have one size, so that what is left of one may be taken for another."""
         self.stories = stories
         self.deleting = deleting
         self.depth = depth
@@ -141,7 +150,7 @@ class Life:
 
     def _serve(self, log: Log) -> None:
         story = self.stories[log.topic]
-        story.epoch += 1
+        story.epoch += self.random.choice((0, 1))
         self.partitions[log.topic] = Partition(
             log,
             leader_epoch=story.epoch,
@@ -210,11 +219,12 @@ class Life:
         producer = None if random.random() < 0.3 else self.producers[name, random.choice((1, 2))]
         if producer is not None and random.random() < 0.03:
             producer.fence()
-        values = [random.randbytes(random.choice((1, 30, 200))) for _ in range(random.choice((1, 1, 2, 5)))]
+        count, sizes = (1, (200,)) if self.uniform else (random.choice((1, 1, 2, 5)), (1, 30, 200))
+        values = [random.randbytes(random.choice(sizes)) for _ in range(count)]
         batch = produced(
             *values,
             timestamp=self.clock.now_ms() - random.choice((0, 0, 50, 4000)),
-            codec=random.choice(list(Codec)),
+            codec=Codec.NONE if self.uniform else random.choice(list(Codec)),
             producer_id=producer.id if producer else -1,
             epoch=producer.epoch if producer else -1,
             sequence=producer.sequence if producer else -1,
@@ -337,7 +347,8 @@ def explore(seed: int, *, steps: int = 120) -> int:
     disk = SimulatedDisk(random.getrandbits(64))
     disk.sync_dir("")
     stories = {name: Story(random.randbytes(16), configs(random)) for name in TOPICS}
-    lives = [Life(random, stories, deleting=frozenset(), depth=0, steps=steps)]
+    uniform = random.random() < 0.3
+    lives = [Life(random, stories, deleting=frozenset(), depth=0, steps=steps, uniform=uniform)]
     lives[0].live(disk)
     crashes = 0
     while lives:
@@ -349,6 +360,7 @@ def explore(seed: int, *, steps: int = 120) -> int:
                 moment.stories,
                 deleting=moment.deleting,
                 depth=life.depth + 1,
+                uniform=uniform,
                 steps=random.choice((0, 4, 15)),
             )
             heir.live(moment.disk, clock_ms=moment.clock_ms)

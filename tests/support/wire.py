@@ -49,7 +49,11 @@ class Wire:
         if receive_buffer is not None:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(timeout_s)
-        self.sock.connect((host.strip("[]"), int(port)))
+        try:
+            self.sock.connect((host.strip("[]"), int(port)))
+        except OSError:
+            self.sock.close()
+            raise
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
         self._sent: dict[int, tuple[type[Message], int]] = {}

@@ -55,6 +55,7 @@ class Broker:
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._config = loaded.broker
+        self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
@@ -67,8 +68,7 @@ class Broker:
         self._loop = loop = asyncio.get_running_loop()
         clock, random, disk = SystemClock(), SystemRandom(), RealDisk()
         self._executor = executor = LoopExecutor(loop, config.background_threads)
-        path = os.path.abspath(config.log_dirs[0])
-        os.makedirs(path, exist_ok=True)
+        path = self._path
         self._lock = lock_folder(path)
         self._folder = LogFolder(
             path,
@@ -84,7 +84,7 @@ class Broker:
         store = await LocalStore.open(
             f"{path}/metadata", disk=disk, clock=clock, timers=loop, executor=executor, on_fatal=self._fatal
         )
-        self._metadata = metadata = Metadata(store)
+        self._metadata = metadata = Metadata(store, on_fatal=self._fatal)
         await metadata.start()
         await _ensure_cluster_id(metadata, random.bytes(16))
         configs = Configs(metadata.image, self._loaded.static, config.node_id)
@@ -162,13 +162,13 @@ class Broker:
         self._tick = self._loop.call_later(_TICK_S, self._housekeeping)
 
     def _housekeeping(self) -> None:
+        self._schedule()  # first: whatever fails below is tried again
         self._partitions.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
             self._checkpointed_at, self._checkpointing = now, True
             self._executor.submit(self._folder.checkpoint, self._checkpoint_written)
-        self._schedule()
 
     def _checkpoint_written(self, _: None, error: BaseException | None) -> None:
         self._checkpointing = False
@@ -185,6 +185,7 @@ async def _ensure_cluster_id(metadata: Metadata, random: bytes) -> None:
 
 def lock_folder(path: str) -> int:
     """Hold the folder for as long as the descriptor is open: two brokers on one folder would ruin it."""
+    os.makedirs(path, exist_ok=True)
     fd = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

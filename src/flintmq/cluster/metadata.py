@@ -25,7 +25,7 @@ class Metadata:
         """`on_fatal` is told if changes can no longer be followed: the broker must stop."""
         self.store = store
         self._on_fatal = on_fatal
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self.image = ClusterImage()
         self._subscribers: list[Callable[[Delta], object]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -36,7 +36,6 @@ class Metadata:
         view = await self.store.get(ROOT)
         self.image.apply(view.revision, view.items)
         self._watching = asyncio.create_task(self._watch(), name="metadata watch")
-        self._watching.add_done_callback(self._watch_ended)
 
     def subscribe(self, subscriber: Callable[[Delta], object]) -> None:
         """`subscriber` is called on the loop for each revision, after the image took it in."""
@@ -49,26 +48,27 @@ class Metadata:
         return outcome
 
     async def reached(self, revision: int) -> None:
+        if self._failure is not None:
+            raise Uncertain(f"changes are no longer followed: {self._failure}")
         if self.image.revision < revision:
-            if self._failure is not None:
-                raise Uncertain(f"changes are no longer followed: {self._failure}")
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((revision, future))
             await future
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                async for change in self.store.watch(ROOT, after=self.image.revision):
-                    self._publish(self.image.apply(change.revision, change.items))
-            except Compacted:
-                await self._reload()
+        try:
+            while True:
+                try:
+                    async for change in self.store.watch(ROOT, after=self.image.revision):
+                        self._publish(self.image.apply(change.revision, change.items))
+                except Compacted:
+                    await self._reload()
+        except Exception as error:
+            self._fail(error)
 
-    def _watch_ended(self, watching: asyncio.Task[None]) -> None:
-        """It ends by cancellation only; otherwise the image would silently grow old."""
-        if watching.cancelled():
-            return
-        self._failure = error = watching.exception() or RuntimeError("the watch ended")
+    def _fail(self, error: Exception) -> None:
+        """The watch ends by cancellation only; otherwise the image would silently grow old."""
+        self._failure = error
         logger.critical("changes of the metadata are no longer followed", exc_info=error)
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:

@@ -84,19 +84,23 @@ class Partition:
 
     def check(self, records: memoryview, *, zstd_allowed: bool = True) -> BatchHeader:
         """Refuse what is not one sound batch for this topic."""
-        config = self.log.config
-        if self._append_time:
-            earliest_ms, latest_ms = -_FOREVER, _FOREVER
-        else:
-            now_ms = self._clock.now_ms()
-            earliest_ms = now_ms - config.message_timestamp_before_max_ms
-            latest_ms = now_ms + config.message_timestamp_after_max_ms
+        earliest_ms, latest_ms = self._accepted_times()
         return check_produced(
             records,
-            max_bytes=config.max_message_bytes,
+            max_bytes=self.log.config.max_message_bytes,
             zstd_allowed=zstd_allowed,
             earliest_ms=earliest_ms,
             latest_ms=latest_ms,
+        )
+
+    def _accepted_times(self) -> tuple[int, int]:
+        """The earliest and the latest timestamp that the topic takes from producers."""
+        if self._append_time:
+            return -_FOREVER, _FOREVER
+        now_ms, config = self._clock.now_ms(), self.log.config
+        return (
+            now_ms - config.message_timestamp_before_max_ms,
+            now_ms + config.message_timestamp_after_max_ms,
         )
 
     @property
@@ -112,11 +116,14 @@ class Partition:
         """The batch checked record by record, and recompressed if need be. Slow: for a thread."""
         config = self.log.config
         payload = payload_of(batch, limit=UNPACKED_BYTES_MAX)
+        earliest_ms, latest_ms = self._accepted_times()
         check_records(
             payload,
             header.record_count,
             base_timestamp=header.base_timestamp,
             require_keys=self._check_keys,
+            earliest_ms=earliest_ms,
+            latest_ms=latest_ms,
         )
         codec = self._codec
         if codec is None or codec == header.codec:

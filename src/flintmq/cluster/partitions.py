@@ -14,11 +14,16 @@ from flintmq.cluster.metadata_store import Put
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import StorageError
+from flintmq.settings import TopicConfig
+from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log
 from flintmq.storage.recovery import Recovery
 
 logger = logging.getLogger(__name__)
+
+EXPIRY_CHECK_MS = 600_000
+"""How often idle producers are looked for, as in Kafka."""
 
 
 class Partitions:
@@ -42,6 +47,9 @@ class Partitions:
         self._executor = executor
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        # Those that `flush.ms` flushes: an idle broker looks at no others.
+        self._timed: dict[Partition, None] = {}
+        self._expired_ms = clock.now_ms()
         self._removals: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -108,7 +116,15 @@ class Partitions:
         )
         self._by_name[log.topic, log.partition] = partition
         self._by_id[log.topic_id, log.partition] = partition
+        self._configure(partition, log.config)
         return partition
+
+    def _configure(self, partition: Partition, config: TopicConfig) -> None:
+        partition.configure(config)
+        if config.flush_ms < LONG_MAX:
+            self._timed[partition] = None
+        else:
+            self._timed.pop(partition, None)
 
     # ---- following the image
 
@@ -116,7 +132,7 @@ class Partitions:
         if delta.broker_configs:
             self._configs.refresh()
             for partition in self:
-                partition.configure(self._configs.topic(partition.topic))
+                self._configure(partition, self._configs.topic(partition.topic))
         for topic in delta.topics_deleted:
             self._delete(topic)
         for topic in delta.topics_changed:
@@ -128,7 +144,7 @@ class Partitions:
                 for index in range(len(changed.partitions)):
                     partition_or_none = self.get(changed.id, index)
                     if partition_or_none is not None:
-                        partition_or_none.configure(config)
+                        self._configure(partition_or_none, config)
 
     def _change(self, topic: TopicImage) -> None:
         config = self._configs.topic(topic.name)
@@ -153,6 +169,7 @@ class Partitions:
                 continue
             if self._by_name.get((topic.name, index)) is partition:
                 del self._by_name[topic.name, index]
+            self._timed.pop(partition, None)
             remover = self.folder.delete(topic.name, index)
             if remover is not None:
                 removers.append(remover)
@@ -190,8 +207,12 @@ class Partitions:
     def tick(self) -> None:
         """Flush what `flush.ms` says, forget idle producers."""
         now_ms = self._clock.now_ms()
+        for timed in list(self._timed):
+            timed.flush_if_due(now_ms)
+        if now_ms - self._expired_ms < EXPIRY_CHECK_MS:
+            return
+        self._expired_ms = now_ms
         expired_before = now_ms - self._configs.broker.producer_id_expiration_ms
         for partition in list(self):
-            partition.flush_if_due(now_ms)
             if len(partition.log.producers):
                 partition.log.producers.expire(expired_before)

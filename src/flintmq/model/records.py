@@ -52,11 +52,12 @@ _KEY_ERRORS: Final = "surrogateescape"
 
 
 class RecordError(RequestError):
-    """One record makes its batch unacceptable; `index` is its place in the batch, from 0."""
+    """Records that make their batch unacceptable: `faults` names their places in the batch, from 0 (KIP-467)."""
 
     def __init__(self, code: ErrorCode, index: int, why: str) -> None:
         super().__init__(code, f"Record {index} of the batch {why}.")
         self.index = index
+        self.faults = [(index, why)]
 
 
 class Record:
@@ -194,10 +195,12 @@ def check_records(
     """Look at every record of an uncompressed payload as it arrives from a producer.
 
     Offset deltas count up from 0, keys are there where the topic is compacted, and timestamps lie between
-    `earliest_ms` and `latest_ms`, where given; a record without a time is never out of range.
+    `earliest_ms` and `latest_ms`, where given; a record without a time is never out of range. A record that
+    cannot be read ends the check; missing keys and wrong times are told of all records.
     """
     data = _checked_size(payload, count)
     position = 0
+    failure: RecordError | None = None
     newest = NO_TIMESTAMP
     newest_delta = 0
     for index in range(count):
@@ -207,12 +210,15 @@ def check_records(
         if offset_delta != index:
             raise RecordError(ErrorCode.INVALID_RECORD, index, f"has the offset delta {offset_delta}")
         if require_keys and key is None:
-            raise RecordError(ErrorCode.INVALID_RECORD, index, "has no key, which a compacted topic needs")
-        if timestamp != NO_TIMESTAMP and (
+            failure = _add_fault(
+                failure, ErrorCode.INVALID_RECORD, index, "has no key, which a compacted topic needs"
+            )
+        elif timestamp != NO_TIMESTAMP and (
             (earliest_ms is not None and timestamp < earliest_ms)
             or (latest_ms is not None and timestamp > latest_ms)
         ):
-            raise RecordError(
+            failure = _add_fault(
+                failure,
                 ErrorCode.INVALID_TIMESTAMP,
                 index,
                 f"has the timestamp {timestamp}, outside {earliest_ms} to {latest_ms}",
@@ -221,7 +227,19 @@ def check_records(
             newest = timestamp
             newest_delta = offset_delta
     _check_end(data, position, count)
+    if failure is not None:
+        raise failure
     return CheckedRecords(newest, newest_delta)
+
+
+def _add_fault(failure: RecordError | None, code: ErrorCode, index: int, why: str) -> RecordError:
+    """The failure of the batch with one more record in it; a missing key weighs more than a wrong time."""
+    if failure is None:
+        return RecordError(code, index, why)
+    failure.faults.append((index, why))
+    if code is ErrorCode.INVALID_RECORD:
+        failure.code = code
+    return failure
 
 
 def append_record(

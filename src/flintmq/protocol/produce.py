@@ -44,6 +44,8 @@ class Produced(NamedTuple):
     append_time_ms: int = -1
     start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
+    """Which records of the batch are to blame, and why (KIP-467)."""
 
 
 def decode_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -172,7 +174,6 @@ def _tags(frame: memoryview, position: int, end: int) -> int:
 
 _PARTITION_3 = struct.Struct(">ihqq")
 _PARTITION_5 = struct.Struct(">ihqqq")
-_PARTITION_8 = struct.Struct(">ihqqqih")
 # No record errors, no message, no tags: how nearly every answer ends.
 _PARTITION_9 = struct.Struct(">ihqqqBBB")
 
@@ -188,21 +189,15 @@ def encode_response(
     for topic, partitions in topics:
         name = topic.encode() if isinstance(topic, str) else topic
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
-        for index, error, base_offset, append_time_ms, start_offset, message in partitions:
-            if version >= 8:
-                text = None if message is None else message.encode()
-                out += _PARTITION_8.pack(
-                    index,
-                    error,
-                    base_offset,
-                    append_time_ms,
-                    start_offset,
-                    0,
-                    -1 if text is None else len(text),
-                )
-                out += text or b""
-            elif version >= 5:
+        for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
+            if version >= 5:
                 out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
+                if version >= 8:
+                    out += _INT32.pack(len(faults))
+                    for at, why in faults:
+                        out += _INT32.pack(at)
+                        _write_text(out, why)
+                    _write_text(out, message)
             else:
                 out += _PARTITION_3.pack(index, error, base_offset, append_time_ms)
     out += _INT32.pack(throttle_ms)
@@ -220,16 +215,29 @@ def _encode_flexible(
             write_varint(out, len(name) + 1)
             out += name
         write_varint(out, len(partitions) + 1)
-        for index, error, base_offset, append_time_ms, start_offset, message in partitions:
-            if message is None:
+        for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
+            if message is None and not faults:
                 out += _PARTITION_9.pack(index, error, base_offset, append_time_ms, start_offset, 1, 0, 0)
                 continue
             out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
-            text = message.encode()
-            out.append(1)
-            write_varint(out, len(text) + 1)
-            out += text
+            write_varint(out, len(faults) + 1)
+            for at, why in faults:
+                out += _INT32.pack(at)
+                _write_compact_text(out, why)
+                out.append(0)
+            _write_compact_text(out, message)
             out.append(0)
         out.append(0)
     out += _INT32.pack(throttle_ms)
     out.append(0)
+
+
+def _write_text(out: bytearray, text: str | None) -> None:
+    data = None if text is None else text.encode()
+    out += _INT16.pack(-1 if data is None else len(data)) + (data or b"")
+
+
+def _write_compact_text(out: bytearray, text: str | None) -> None:
+    data = None if text is None else text.encode()
+    write_varint(out, 0 if data is None else len(data) + 1)
+    out += data or b""

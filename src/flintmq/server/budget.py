@@ -3,6 +3,9 @@
 A connection is charged for the buffer that holds what has arrived of its frame, never for what the frame
 claims. Over the limit a frame that wants to grow waits, all but one: the one that may always finish, so
 that the budget can never lock up. Small frames are not charged and always pass.
+
+A buffer may outlive its frame, for the next one; it stays charged, and is taken back when others need room.
+Invariant: while somebody waits, nobody keeps a buffer without need.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ class Budget:
         self.used = 0
         self._charged: dict[object, int] = {}
         self._waiting: dict[object, Callable[[], object]] = {}
+        self._kept: dict[object, Callable[[], object]] = {}
         self._favoured: object | None = None
 
     def grow(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Charge `owner` for a buffer of `size` in all; if False it must wait until `resume` is called."""
         extra = size - self._charged.get(owner, 0)
+        if self.used + extra > self.limit:
+            self._take_back()
         if self.used + extra > self.limit:
             if self._favoured is None:
                 self._favoured = owner
@@ -34,6 +40,28 @@ class Budget:
         self._charged[owner] = size
         return True
 
+    def keep(self, owner: object, take_back: Callable[[], object]) -> None:
+        """The frame is finished; its buffer stays until `take_back` is called, or `use` says that it is used."""
+        if owner not in self._charged:
+            return
+        if self._waiting or self.used > self.limit:
+            take_back()
+            self.release(owner)
+            return
+        if self._favoured is owner:
+            self._favoured = None
+        self._kept[owner] = take_back
+
+    def use(self, owner: object) -> None:
+        """The next frame begins in the buffer that was kept."""
+        self._kept.pop(owner, None)
+
+    def _take_back(self) -> None:
+        kept, self._kept = self._kept, {}
+        for owner, take_back in kept.items():
+            take_back()
+            self.used -= self._charged.pop(owner)
+
     def is_charged(self, owner: object) -> bool:
         return owner in self._charged
 
@@ -41,8 +69,9 @@ class Budget:
         return owner in self._waiting
 
     def release(self, owner: object) -> None:
-        """The frame is finished, or its connection gone."""
+        """The buffer is given back, or its connection gone."""
         self.used -= self._charged.pop(owner, 0)
+        self._kept.pop(owner, None)
         self._waiting.pop(owner, None)
         if self._favoured is owner:
             self._favoured = None

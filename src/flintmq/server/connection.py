@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
 BACKLOG_BYTES_MAX = 1024 * 1024
-# A buffer up to this size is kept for the connection's next large frame; the budget does not count it.
-KEPT_BYTES_MAX = 1024 * 1024 + 64 * 1024
 _LENGTH = 4
 _NOTHING = memoryview(b"")
 
@@ -159,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         """Nothing is under way: keep no buffer for what may never come."""
         if not self._unfinished and not len(self._held):
             self._own.clear()
+            self._shared.budget.release(self)
 
     def finish(self) -> None:
         """Dispatch nothing more; answer long polls with what there is, so that none keeps others waiting."""
@@ -197,16 +196,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
                 return
             self._dispatch(own.frame())
-            self._frame_done()
+            self._shared.budget.keep(self, own.clear)
             if self._blocked():
                 self._pause()
         elif not self._may_grow():
             self._pause()
-
-    def _frame_done(self) -> None:
-        self._shared.budget.release(self)
-        if len(self._own.data) > KEPT_BYTES_MAX:
-            self._own.clear()
 
     def _may_grow(self) -> bool:
         """Whether the unfinished frame has room for more, or may have it. Small frames always may."""
@@ -234,6 +228,7 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch(data[position + _LENGTH : after])
             position = after
         if position < end:
+            self._shared.budget.use(self)
             self._own.start(data[position:])
             self._unfinished = True
             if not self._may_grow():
@@ -308,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         if held.obj is self._own.data:
             # One large frame that was complete while dispatch was held back.
             self._dispatch(held[_LENGTH:])
-            self._frame_done()
+            self._shared.budget.keep(self, self._own.clear)
         else:
             self._take(held, shared=False)
 

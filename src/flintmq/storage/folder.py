@@ -192,12 +192,15 @@ class LogFolder:
                 log.close()
             except (OSError, StorageError) as error:
                 log.go_offline(f"it could not be closed: {error}")
-        self.checkpoint()
-        self._disk.sync_all()
-        # ORDER: the promise comes after everything that it promises.
-        if all(log.offline is None for log in self.logs.values()):
-            ends = {key: log.end_offset for key, log in self.logs.items()}
-            write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.encode(ends))
+        try:
+            self.checkpoint()
+            self._disk.sync_all()
+            # ORDER: the promise comes after everything that it promises.
+            if all(log.offline is None for log in self.logs.values()):
+                ends = {key: log.end_offset for key, log in self.logs.items()}
+                write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.encode(ends))
+        except (OSError, StorageError) as error:
+            logger.error("this stop is not a clean one, the next start scans the logs: %s", error)
 
     # ---- partitions
 

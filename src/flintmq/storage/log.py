@@ -28,10 +28,11 @@ from flintmq.model.batch import (
     place,
     read_header,
 )
-from flintmq.model.records import records_of
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.lookups import UNPACKED_BYTES_MAX as UNPACKED_BYTES_MAX
+from flintmq.storage.lookups import TimestampOffset, first_since
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
 from flintmq.storage.syncing import EPOCHS_FILE, NO_SPACE, Flush, Gate, Sealed, encode_metadata
@@ -41,8 +42,6 @@ logger = logging.getLogger(__name__)
 _RECENT_BATCHES = 64
 _SNAPSHOTS_KEPT = 3
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-# What a batch may unpack to when a lookup by time must see its records.
-UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Isolation(IntEnum):
@@ -64,12 +63,6 @@ class CorruptRange(NamedTuple):
 
     base_offset: int
     end_offset: int
-
-
-class TimestampOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Log:
@@ -465,25 +458,18 @@ class Log:
         return self._search(best, best.max_timestamp) if best.max_timestamp >= 0 else None
 
     def _search(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
-        """In one segment. Meanwhile the loop may append, or take the segment away."""
-        start_offset = self.start_offset
         try:
-            for position, header in segment.since(self.disk, timestamp, start_offset):
-                if self.corrupt:
-                    self._refuse_corrupt(header.base_offset, header.last_offset)
-                if header.attributes & LOG_APPEND_TIME:
-                    return TimestampOffset(
-                        header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch
-                    )
-                data = segment.open().pread(header.size, position)
-                # A header may promise a time that none of its records has: then the next batch is asked.
-                for record in records_of(memoryview(data), limit=UNPACKED_BYTES_MAX):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+            return first_since(
+                segment,
+                self.disk,
+                timestamp=timestamp,
+                start_offset=self.start_offset,
+                check=lambda header: self._refuse_corrupt(header.base_offset, header.last_offset),
+            )
         except FileNotFoundError:
             if segment in self.segments:
                 raise
-        return None
+            return None  # taken away meanwhile, and so are its records
 
     # ---- flushing
 

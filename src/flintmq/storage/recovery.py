@@ -22,7 +22,8 @@ from flintmq.model.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
 from flintmq.model.records import records_of
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
-from flintmq.storage.log import UNPACKED_BYTES_MAX, CorruptRange, Log
+from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.lookups import UNPACKED_BYTES_MAX
 from flintmq.storage.producers import Producers
 from flintmq.storage.scanning import scan
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
@@ -247,6 +248,8 @@ class _Opening:
                 position, end_offset, expected = at + header.size, header.last_offset + 1, -1
             if position != end:
                 raise CorruptionError("It does not end where its last batch does.")
+            if times.offsets and segment.base_offset + times.offsets[-1] >= end_offset:
+                raise CorruptionError("Its time index leads beyond its end.")
             for _, header in segment.walk(0):
                 segment.first_timestamp = header.max_timestamp
                 break

@@ -441,8 +441,19 @@ def test_a_compacted_topic_needs_keys() -> None:
     with pytest.raises(RecordError, match="key") as caught:
         check_records(data, 4, base_timestamp=TIME, require_keys=True)
     assert (caught.value.code, caught.value.index) == (ErrorCode.INVALID_RECORD, 1)
+    assert caught.value.faults == [(1, "has no key, which a compacted topic needs")]
     empty_key = payload_of(build_batch([(b"", b"v", TIME, ())]), limit=MIB)
     check_records(empty_key, 1, base_timestamp=TIME, require_keys=True)
+
+
+def test_every_record_to_blame_is_named() -> None:
+    """KIP-467: a producer drops those and sends the rest again."""
+    records = [(None if at % 3 == 0 else b"k", b"v", TIME + at, ()) for at in range(9)]
+    data = payload_of(build_batch(records), limit=MIB)
+    with pytest.raises(RecordError) as caught:
+        check_records(data, 9, base_timestamp=TIME, require_keys=True, latest_ms=TIME + 7)
+    assert [index for index, _ in caught.value.faults] == [0, 3, 6, 8]
+    assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(

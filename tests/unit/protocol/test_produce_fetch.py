@@ -170,6 +170,7 @@ def produced(draw: st.DrawFn, version: int) -> Produced:
         draw(int64),
         draw(int64) if version >= 5 else -1,
         draw(st.none() | text) if version >= 8 else None,
+        draw(st.lists(st.tuples(int32, text), max_size=3)) if version >= 8 else (),
     )
 
 
@@ -197,6 +198,12 @@ def test_a_produce_response_is_written_as_the_generated_codec_writes_it(
                     log_append_time_ms=p.append_time_ms,
                     log_start_offset=p.start_offset,
                     error_message=p.error_message,
+                    record_errors=[
+                        ProduceResponse.BatchIndexAndErrorMessage(
+                            batch_index=at, batch_index_error_message=why
+                        )
+                        for at, why in p.record_errors
+                    ],
                 )
                 for p in partitions
             ]

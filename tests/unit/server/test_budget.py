@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
 from flintmq.server.budget import NO_LIMIT, Budget
 
 
@@ -77,3 +81,49 @@ def test_one_that_goes_while_it_waits_is_forgotten() -> None:
 def test_minus_one_is_no_limit() -> None:
     budget = Budget(NO_LIMIT)
     assert all(Owner(budget).grow(1 << 40) for _ in range(100))
+
+
+def test_a_buffer_that_is_kept_stays_charged_until_it_is_used_or_given_back() -> None:
+    budget = Budget(100)
+    owner = Owner(budget)
+    taken_back: list[Owner] = []
+    assert owner.grow(60)
+    budget.keep(owner, lambda: taken_back.append(owner))
+    assert budget.used == 60
+    budget.use(owner)
+    other = Owner(budget)
+    assert other.grow(60), "over the limit, but the one that may finish"
+    assert taken_back == []
+    budget.release(owner)
+    assert budget.used == 60
+
+
+def test_buffers_that_are_only_kept_are_taken_back_before_anybody_waits() -> None:
+    budget = Budget(100)
+    first, second, third = Owner(budget), Owner(budget), Owner(budget)
+    taken_back: list[Owner] = []
+    for owner in (first, second):
+        assert owner.grow(40)
+        budget.keep(owner, partial(taken_back.append, owner))
+    assert third.grow(90)
+    assert (taken_back, budget.used) == ([first, second], 90)
+
+
+def test_nothing_is_kept_while_somebody_waits_or_the_limit_is_passed() -> None:
+    budget = Budget(100)
+    favoured, waiting = Owner(budget), Owner(budget)
+    taken_back: list[Owner] = []
+    assert favoured.grow(150)
+    assert not waiting.grow(50)
+    budget.keep(favoured, lambda: taken_back.append(favoured))
+    assert (taken_back, waiting.resumed, budget.used) == ([favoured], 1, 50)
+    budget.release(waiting)
+    assert favoured.grow(150)
+    budget.keep(favoured, lambda: taken_back.append(favoured))
+    assert (len(taken_back), budget.used) == (2, 0)
+
+
+def test_small_frames_have_nothing_to_keep() -> None:
+    budget = Budget(100)
+    budget.keep(Owner(budget), lambda: pytest.fail("nothing was charged"))
+    assert budget.used == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.server.connection import BACKLOG_BYTES_MAX, KEPT_BYTES_MAX
+from flintmq.server.connection import BACKLOG_BYTES_MAX
 from flintmq.server.inbound import SHARED_BYTES
 from support.loopback import Client, Loopback, LoopFactory, framed, run_on
 
@@ -77,19 +77,46 @@ def test_frames_larger_than_the_shared_buffer_arrive_whole(loop_factory: LoopFac
     run_on(loop_factory, scenario())
 
 
-def test_a_large_buffer_is_not_kept(loop_factory: LoopFactory) -> None:
+def test_a_large_buffer_is_kept_for_the_next_frame_until_others_need_the_room(
+    loop_factory: LoopFactory,
+) -> None:
+    async def scenario() -> None:
+        async with Loopback(budget=2 * HUGE) as server:
+            client, other = await server.connect(), await server.connect()
+            connection = server.all[-2]
+            first, second = body(HUGE, b"N"), body(HUGE - 1, b"N")
+            for frame in (first, second):
+                await client.send(framed(frame))
+            await server.dispatcher.received(2)
+            assert server.dispatcher.frames == [first, second]
+            kept = connection._own.data
+            assert len(kept) == HUGE + 4
+            assert server.shared.budget.used == len(kept)
+            await other.send(framed(body(2 * HUGE - 4, b"N")))
+            await server.dispatcher.received(3)
+            assert len(connection._own.data) == 0
+            await client.send(framed(first))
+            await server.dispatcher.received(4)
+            assert server.dispatcher.frames[3] == first
+
+    run_on(loop_factory, scenario())
+
+
+def test_memory_is_given_back_when_nothing_is_under_way(loop_factory: LoopFactory) -> None:
     async def scenario() -> None:
         async with Loopback() as server:
             client = await server.connect()
             connection = server.all[-1]
             await client.send(framed(body(HUGE, b"N")))
             await server.dispatcher.received(1)
-            assert len(connection._own.data) == 0
-            await client.send(framed(body(KEPT_BYTES_MAX - 100, b"N")))
-            await server.dispatcher.received(2)
-            assert len(connection._own.data) > 0
+            await client.send(framed(b"E-unfinished")[:-1])
+            await server.settle()
             connection.release_memory()
-            assert len(connection._own.data) == 0
+            assert len(connection._own.data) > 0, "a frame is under way"
+            await client.send(framed(b"E-unfinished")[-1:])
+            assert await client.frame() == b"E-unfinished"
+            connection.release_memory()
+            assert (len(connection._own.data), server.shared.budget.used) == (0, 0)
 
     run_on(loop_factory, scenario())
 
@@ -309,6 +336,29 @@ def test_over_the_memory_budget_one_frame_finishes_and_the_others_follow(loop_fa
                 sending = [task for task in sending if task not in done]
             await server.dispatcher.received(5)
             assert budget.used == 0
+
+    run_on(loop_factory, scenario())
+
+
+def test_the_beginning_of_a_large_frame_is_charged_before_its_buffer_grows(loop_factory: LoopFactory) -> None:
+    async def scenario() -> None:
+        async with Loopback(budget=1) as server:
+            await server.connect()
+            first = server.all[-1]
+            await server.connect()
+            second = server.all[-1]
+            data = framed(body(HUGE))[: SHARED_BYTES - 1000]
+            for connection in (first, second):
+                # As the loop would hand it over, all in one read.
+                connection.get_buffer(-1)[: len(data)] = data
+                connection.buffer_updated(len(data))
+            budget = server.shared.budget
+            assert (budget.is_charged(first), budget.is_waiting(second)) == (True, True)
+            assert not second.transport.is_reading()
+            first.transport.abort()
+            await server.dispatcher.until(lambda: first in server.lost)
+            assert budget.is_charged(second)
+            assert second.transport.is_reading()
 
     run_on(loop_factory, scenario())
 

@@ -20,6 +20,7 @@ from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.model.batch import read_header
+from flintmq.model.records import RecordError
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
 from flintmq.storage.log import Appended
 
@@ -225,4 +226,6 @@ def _failure(topic: str | bytes, index: int, error: Exception) -> Produced:
     code = error_code_of(error)
     if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
         logger.error("writing to %s-%d failed: %s", topic, index, error)
-    return Produced(index, code, error_message=str(error) if str(error) != code.name else None)
+    message = str(error) if str(error) != code.name else None
+    faults = error.faults if isinstance(error, RecordError) else ()
+    return Produced(index, code, error_message=message, record_errors=faults)

@@ -1,0 +1,147 @@
+"""Kafka's own DumpLogSegments reads the folders we write and finds nothing wrong (issue: Kafka's formats).
+
+Needs `java` and the jars of a Kafka 4.3 distribution, from `$KAFKA_LIBS` or the suites' cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
+from flintmq.model.compression import Codec
+from flintmq.settings import TopicConfig
+from flintmq.storage.folder import Assigned, LogFolder
+from flintmq.storage.log import Log
+from support.batches import append, produced
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+CACHED_LIBS = os.path.expanduser("~/.cache/flintmq-suites/kafka-*/lib")
+BATCHES = 400
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture(scope="module")
+def java() -> list[str]:
+    command = shutil.which("java")
+    libs = os.environ.get("KAFKA_LIBS") or next(iter(sorted(glob.glob(CACHED_LIBS), reverse=True)), None)
+    if command is None or libs is None or not glob.glob(os.path.join(libs, "kafka-tools-*.jar")):
+        pytest.skip("toolchain: DumpLogSegments was not asked, for want of java or Kafka's jars (KAFKA_LIBS)")
+    return [command, "-Xmx256m", "-XX:+UseSerialGC", "-cp", os.path.join(libs, "*"), DUMP]
+
+
+@dataclass
+class Written:
+    folder: Path
+    records: int
+    sequences: dict[int, int]
+
+    def files(self, *suffixes: str) -> list[Path]:
+        return [path for path in sorted(self.folder.iterdir()) if path.suffix in suffixes]
+
+
+def write(log: Log, sequences: dict[int, int], random: Random, count: int) -> None:
+    """Batches of all codecs, of two producers and of none, with times a little out of order."""
+    for n in range(count):
+        producer_id = random.choice((1, 2, -1))
+        values = [random.randbytes(random.randint(0, 100)) for _ in range(random.randint(1, 8))]
+        append(
+            log,
+            produced(
+                *values,
+                timestamp=1_700_000_000_000 + log.end_offset * 10 - random.randint(0, 300),
+                codec=Codec(n % len(Codec)),
+                producer_id=producer_id,
+                epoch=0 if producer_id > 0 else -1,
+                sequence=sequences[producer_id] if producer_id > 0 else -1,
+            ),
+            epoch=n * 3 // count,
+        )
+        if producer_id > 0:
+            sequences[producer_id] += len(values)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A partition written, stopped in order, started and written again, and stopped again."""
+    path = tmp_path_factory.mktemp("data")
+    sequences = {1: 0, 2: 0}
+    config = TopicConfig(segment_bytes=20_000, index_interval_bytes=1000, preallocate=True)
+
+    async def run(count: int) -> int:
+        executor = LoopExecutor(asyncio.get_running_loop())
+        folder = LogFolder(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
+        folder.check_format()
+        await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
+        log = folder.logs["orders", 0]
+        write(log, sequences, Random(count), count)
+        folder.close()
+        executor.close()
+        return log.end_offset
+
+    asyncio.run(run(BATCHES // 2))
+    records = asyncio.run(run(BATCHES - BATCHES // 2))
+    return Written(path / "orders-0", records, sequences)
+
+
+def dump(java: list[str], files: list[Path], *options: str) -> tuple[str, list[str]]:
+    """What the tool says, and what it complains of."""
+    ran = subprocess.run(
+        [*java, *options, "--files", ",".join(map(str, files))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert ran.returncode == 0, ran.stderr
+    # The tool compares the first offset of each file with -1, and so complains of every segment but the first.
+    complaints = re.sub(
+        r"Non-consecutive offsets in \S*?0*(\d+)\.log\n +-1 is followed by \1\n", "", ran.stderr
+    )
+    return ran.stdout, [line for line in complaints.splitlines() if not line.startswith(("SLF4J", "WARNING"))]
+
+
+def test_every_batch_record_index_and_snapshot_is_as_kafka_has_it(java: list[str], written: Written) -> None:
+    assert len(written.files(".log")) > 5
+    files = written.files(".log", ".index", ".timeindex", ".snapshot")
+    said, complaints = dump(java, files, "--deep-iteration")
+    assert complaints == []
+    batches = [line for line in said.splitlines() if line.startswith("baseOffset: ")]
+    assert len(batches) == BATCHES
+    assert all("isvalid: true" in line for line in batches)
+    assert {re.search(r"compresscodec: (\w+)", line)[1] for line in batches} == {  # type: ignore[index]
+        codec.name.lower() for codec in Codec
+    }
+    assert len(re.findall(r"^\| offset: ", said, re.MULTILINE)) == written.records
+    for suspicion in ("isvalid: false", "Mismatch", "out of order", "Found timestamp", "Corrupt"):
+        assert suspicion not in said
+    for producer_id, sequence in written.sequences.items():
+        entries = re.findall(rf"^producerId: {producer_id} .* lastSequence: (\d+)", said, re.MULTILINE)
+        assert int(entries[-1]) == sequence - 1
+
+
+def test_every_index_passes_kafkas_own_sanity_check(java: list[str], written: Written) -> None:
+    indexes = written.files(".index", ".timeindex")
+    said, complaints = dump(java, indexes, "--index-sanity-check")
+    assert complaints == []
+    assert said.count("passed sanity check") == len(indexes)
+
+
+def test_the_tool_would_have_noticed(java: list[str], written: Written, tmp_path: Path) -> None:
+    for path in written.files(".log", ".index", ".timeindex"):
+        shutil.copy(path, tmp_path)
+    log, index, times = (sorted(tmp_path.glob(f"*.{suffix}"))[1] for suffix in ("log", "index", "timeindex"))
+    data = bytearray(index.read_bytes())
+    data[8:12] = (int.from_bytes(data[8:12], "big") + 1).to_bytes(4, "big")
+    index.write_bytes(data)
+    said, complaints = dump(java, [log, index, times])
+    assert any("Mismatches" in line for line in [*complaints, *said.splitlines()])
