@@ -30,7 +30,7 @@ from flintmq.storage.checkpoints import TopicPartition
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Log
 from flintmq.storage.recovery import Recovery, open_log
-from flintmq.storage.syncing import METADATA_FILE, decode_metadata, encode_metadata
+from flintmq.storage.syncing import METADATA_FILE, Flush, decode_metadata, encode_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -181,21 +181,25 @@ class LogFolder:
 
     def close(self) -> None:
         """Leave the promise of a clean stop. The caller has stopped all writers."""
+        flushes: list[tuple[Log, Flush]] = []
         for log in self.logs.values():
             if log.offline is not None:
                 continue
             try:
                 if log.unflushed or log.sealed:
                     flush = log.prepare_flush()
-                    flush.run()
-                    log.flushed(flush, self._clock.now_ms())
+                    flush.run_at_stop()
+                    flushes.append((log, flush))
                 log.close()
             except (OSError, StorageError) as error:
                 log.go_offline(f"it could not be closed: {error}")
         try:
-            self.checkpoint()
+            # ORDER: indexes and names are on disk BEFORE the checkpoints say that recovery may trust them, and
+            # the promise comes after everything that it promises.
             self._disk.sync_all()
-            # ORDER: the promise comes after everything that it promises.
+            for log, flush in flushes:
+                log.flushed(flush, self._clock.now_ms())
+            self.checkpoint()
             if all(log.offline is None for log in self.logs.values()):
                 ends = {key: log.end_offset for key, log in self.logs.items()}
                 write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.encode(ends))
