@@ -44,7 +44,7 @@ def java_command() -> list[str]:
         what for what, path in (("java", java), ("kafka-clients", clients), ("slf4j-api", slf4j)) if not path
     ]
     if missing:
-        pytest.skip(f"TOOLCHAIN: Kafka's own classes were not asked, for want of {', '.join(missing)}")
+        pytest.skip(f"toolchain: Kafka's own classes were not asked, for want of {', '.join(missing)}")
     return [str(java), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{clients}:{slf4j}", ORACLE]
 
 

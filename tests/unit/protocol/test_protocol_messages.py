@@ -91,7 +91,7 @@ def test_a_class_is_built_only_when_named() -> None:
     assert ran.stdout == "['MetadataRequest']\n"
 
 
-@pytest.mark.skipif(not os.path.exists(JAR), reason="TOOLCHAIN: the kafka-clients jar was not found")
+@pytest.mark.skipif(not os.path.exists(JAR), reason="toolchain: the kafka-clients jar was not found")
 def test_the_committed_definitions_are_what_the_script_makes() -> None:
     spec = importlib.util.spec_from_file_location(
         "make", os.path.join(ROOT, "scripts", "make_definitions.py")
