@@ -113,6 +113,8 @@ def run(
             for number in range(1, plan.rounds + 1):
                 for workload in plan.workloads:
                     for slot in slots:
+                        # What the one before left to be written back would be paid for by the next.
+                        os.sync()
                         one = _measure(slot, workload, number)
                         results.measurements.append(one)
                         say(_line(one, plan.rounds))

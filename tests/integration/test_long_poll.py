@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
-from support.broker_process import BrokerProcess
+from flintmq.testing import Broker
 from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 FOREVER_MS = 600_000
@@ -19,27 +19,27 @@ FOREVER_MS = 600_000
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("long-poll") / "data") as started:
+def broker() -> Iterator[Broker]:
+    with Broker() as started:
         yield started
 
 
 @pytest.fixture
-def topic(broker: BrokerProcess, writer: Wire) -> str:
+def topic(broker: Broker, writer: Wire) -> str:
     name = f"t-{uuid4()}"
     writer.create_topic(name, partitions=3)
     return name
 
 
 @pytest.fixture
-def writer(broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(broker.address) as wire:
+def writer(broker: Broker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap_servers) as wire:
         yield wire
 
 
 @pytest.fixture
-def reader(broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(broker.address) as wire:
+def reader(broker: Broker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap_servers) as wire:
         yield wire
 
 
@@ -100,8 +100,8 @@ def test_what_there_is_comes_when_the_time_is_over(topic: str, writer: Wire, rea
     assert values_of(reader.fetch(fetch_request(topic, {0: 1}, max_wait_ms=0))) == {0: []}
 
 
-def test_many_readers_are_all_woken_by_one_append(broker: BrokerProcess, topic: str, writer: Wire) -> None:
-    readers = [Wire(broker.address) for _ in range(100)]
+def test_many_readers_are_all_woken_by_one_append(broker: Broker, topic: str, writer: Wire) -> None:
+    readers = [Wire(broker.bootstrap_servers) for _ in range(100)]
     try:
         for reader in readers:
             reader.send(fetch_request(topic, {0: 0}, max_wait_ms=FOREVER_MS), 12)
@@ -114,11 +114,11 @@ def test_many_readers_are_all_woken_by_one_append(broker: BrokerProcess, topic: 
             reader.sock.close()
 
 
-def test_readers_that_went_away_are_forgotten(broker: BrokerProcess, topic: str, writer: Wire) -> None:
+def test_readers_that_went_away_are_forgotten(broker: Broker, topic: str, writer: Wire) -> None:
     for _ in range(50):
-        with Wire(broker.address) as gone:
+        with Wire(broker.bootstrap_servers) as gone:
             gone.send(fetch_request(topic, {0: 0}, max_wait_ms=FOREVER_MS), 12)
-    with Wire(broker.address) as reader:
+    with Wire(broker.bootstrap_servers) as reader:
         reader.send(fetch_request(topic, {0: 0}, max_wait_ms=FOREVER_MS), 12)
         assert is_parked(reader, writer)
         writer.produce(topic, batch_of(b"x"))

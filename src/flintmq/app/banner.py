@@ -38,6 +38,8 @@ def banner(started: Started, data_dir: str) -> list[str]:
         ("data", f"{os.path.abspath(data_dir)} ({partitions})"),
         ("cluster", started.cluster_id),
     ]
+    if started.http is not None:
+        rows.append(("http", f"{started.http} (/metrics, /health/ready)"))
     if all(listener.host in LOOPBACK for listener in started.listeners):
         rows.append(("note", "only this machine can connect; --host 0.0.0.0 lets other machines in"))
     rows += [("recovery", words) for words in recovery_words([report for _, report in started.recovered])]

@@ -9,8 +9,11 @@ import logging
 import os
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.app.health import Phase
+from flintmq.app.telemetry import Telemetry
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
@@ -24,9 +27,12 @@ from flintmq.cluster.metadata_store import Put
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import Topics
+from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
+from flintmq.metrics import Counters
 from flintmq.model.uuids import encode_uuid
+from flintmq.server.connection import Dispatch
 from flintmq.server.listening import Server
 from flintmq.settings import Listener, Loaded
 from flintmq.storage.folder import LogFolder
@@ -49,13 +55,33 @@ class Started:
     partitions: int
     recovered: list[tuple[Log, Recovery]]
     took_ms: float
+    http: str | None = None
+    """Where metrics and health are told, if they are."""
 
 
 class Broker:
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        around: Callable[[Dispatcher, Services], Dispatch] | None = None,
+        owns_process: bool = True,
+    ) -> None:
+        """`around` may put something between the server and the dispatcher.
+
+        A broker that does not own its process leaves the process's limits, collector and log level alone.
+        """
+        self._clock = clock or SystemClock()
+        self._disk = disk or RealDisk()
+        self._around = around
+        self._owns_process = owns_process
         self._loaded = loaded
         self._config = loaded.broker
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
+        self._level = loaded.broker.flint_log_level
+        self._telemetry: Telemetry | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
@@ -63,22 +89,36 @@ class Broker:
         self.failed: asyncio.Event = asyncio.Event()
 
     async def start(self) -> Started:
+        self._loop = asyncio.get_running_loop()
+        self._executor = LoopExecutor(self._loop, self._config.background_threads)
+        try:
+            return await self._start()
+        except BaseException:
+            if self._telemetry is not None:
+                await self._telemetry.stop()
+            self._release()
+            raise
+
+    async def _start(self) -> Started:
         began = time.monotonic()
-        config = self._config
-        self._loop = loop = asyncio.get_running_loop()
-        clock, random, disk = SystemClock(), SystemRandom(), RealDisk()
-        self._executor = executor = LoopExecutor(loop, config.background_threads)
-        path = self._path
+        config, loop, executor, path = self._config, self._loop, self._executor, self._path
+        clock, random, disk = self._clock, SystemRandom(), self._disk
         self._lock = lock_folder(path)
+        counters = Counters()
+        self._telemetry = telemetry = Telemetry(
+            self._loaded, path, counters=counters, clock=clock, disk=disk, executor=executor, loop=loop
+        )
+        parts = telemetry.parts
+        # ORDER: before anything that may take long, so that whoever asks is told why it does.
+        await telemetry.start(optional=not self._owns_process)
         self._folder = LogFolder(
             path,
             disk=disk,
             clock=clock,
             executor=executor,
-            descriptors=min(
-                config.flint_segment_descriptors, raise_descriptor_limit() - _DESCRIPTORS_RESERVED
-            ),
+            descriptors=self._segment_descriptors(),
             threads=config.num_recovery_threads_per_data_dir,
+            counters=counters.logs,
         )
         self._folder.check_format()
         store = await LocalStore.open(
@@ -88,7 +128,7 @@ class Broker:
         await metadata.start()
         await _ensure_cluster_id(metadata, random.bytes(16))
         configs = Configs(metadata.image, self._loaded.static, config.node_id)
-        self._partitions = Partitions(
+        self._partitions = parts.partitions = Partitions(
             node_id=config.node_id,
             metadata=metadata,
             configs=configs,
@@ -97,7 +137,10 @@ class Broker:
             timers=loop,
             executor=executor,
         )
+        parts.metadata, parts.phase = metadata, Phase.RECOVERING
+        recovering = time.monotonic()
         recovered = await self._partitions.load()
+        parts.recovered([report for _, report in recovered], time.monotonic() - recovering)
         services = Services(
             node_id=config.node_id,
             metadata=metadata,
@@ -115,44 +158,82 @@ class Broker:
             timers=loop,
             executor=executor,
             disk=disk,
+            counters=counters,
         )
         self._configs = configs
-        metadata.subscribe(self._follow_log_level)
-        self._dispatcher = Dispatcher(services)
+        metadata.subscribe(self._follow_settings)
+        self._apply_settings()
+        self._dispatcher = dispatcher = Dispatcher(services)
+        outer = dispatcher if self._around is None else self._around(dispatcher, services)
         self._server = Server(
-            loop=loop, dispatcher=self._dispatcher, executor=executor, config=lambda: configs.broker
+            loop=loop,
+            dispatcher=outer,
+            executor=executor,
+            config=lambda: configs.broker,
+            counters=counters.connections,
         )
         await self._server.start()
+        parts.server, parts.sessions, parts.phase = self._server, services.sessions, Phase.RUNNING
         self._schedule()
-        # What lives until now lives as long as the broker: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
+        if self._owns_process:
+            # What lives until now lives as long as the broker: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
         return Started(
             self._server.bound,
             metadata.image.cluster_id,
             len(self._partitions),
             recovered,
             (time.monotonic() - began) * 1000,
+            telemetry.url,
         )
 
     async def stop(self) -> None:
         """Drain, flush, and leave the promise of a clean stop."""
         if self._tick is not None:
             self._tick.cancel()
+        assert self._telemetry is not None
+        self._telemetry.parts.phase = Phase.STOPPING
         await self._server.stop(DRAIN_S)
         await self._dispatcher.drain()
         await self._partitions.close()
         await self._metadata.close()
+        # ORDER: after all else, so that it can tell until then that the broker stops.
+        await self._telemetry.stop()
+        self._release()
+
+    def _release(self) -> None:
+        """What another broker on this folder, or the end of the process, would wait for."""
         self._executor.close()
         if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
-    def _follow_log_level(self, delta: Delta) -> None:
+    def _segment_descriptors(self) -> int:
+        """As many as configured, as far as the process may have them beside those for all else."""
+        wanted = self._config.flint_segment_descriptors
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = raise_descriptor_limit() if self._owns_process else soft
+        if limit == resource.RLIM_INFINITY:
+            return wanted
+        return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
+
+    def _follow_settings(self, delta: Delta) -> None:
         """ORDER: after the partitions' subscription, which brings the configuration up to date."""
         if delta.broker_configs:
-            logging.getLogger().setLevel(self._configs.broker.flint_log_level)
+            self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        assert self._telemetry is not None
+        config = self._telemetry.parts.config = self._configs.broker
+        # Only when it changes: the root logger's level may have been set by other means meanwhile.
+        if self._owns_process and config.flint_log_level != self._level:
+            self._level = config.flint_log_level
+            logging.getLogger().setLevel(self._level)
 
     def _fatal(self, error: BaseException) -> None:
+        if self._telemetry is not None:
+            self._telemetry.parts.metadata_failure = str(error) or type(error).__name__
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
 
@@ -163,6 +244,10 @@ class Broker:
 
     def _housekeeping(self) -> None:
         self._schedule()  # first: whatever fails below is tried again
+        self.housekeep()
+
+    def housekeep(self) -> None:
+        """Everything whose time has come. Once a second, and whenever somebody has moved the clock."""
         self._partitions.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from flintmq.app.broker import Broker, Started
+from flintmq.app.logs import Logs
 from flintmq.settings import Loaded
+
+if TYPE_CHECKING:
+    from flintmq.app.profiling import Profiler
 
 
 def serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once."""
-    configure_logging(loaded.broker.flint_log_level)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(loaded, ready))
+    logs = Logs(loaded.broker)
+    logs.start()
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(_serve(loaded, ready))
+    finally:
+        logs.stop()
 
 
 async def _serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
@@ -31,13 +39,26 @@ async def _serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     broker = Broker(loaded)
-    ready(await broker.start())
+    started = await broker.start()
+    profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
+    ready(started)
     waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
     await broker.stop()
+    if profiler is not None:
+        profiler.stop()
     return 1 if broker.failed.is_set() else 0
+
+
+def _start_profiler(loaded: Loaded, loop: asyncio.AbstractEventLoop) -> Profiler:
+    from flintmq.app.profiling import Profiler  # nobody else pays for it at the start
+
+    profiler = Profiler(os.path.abspath(loaded.broker.log_dirs[0]))
+    loop.add_signal_handler(signal.SIGUSR2, profiler.write_soon)
+    profiler.start()
+    return profiler
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -48,7 +69,3 @@ def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
-
-
-def configure_logging(level: str) -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", level=level)

@@ -13,6 +13,7 @@ from flintmq.protocol.structures import Message
 
 _SIZE = struct.Struct(">i")
 _ROOM = bytes(4)
+_REASON_MAX = 500
 
 
 def encode_answer(request: Request, response: Message) -> Pieces:
@@ -31,6 +32,13 @@ def start_answer(request: Request) -> bytearray:
 def finish_answer(first: bytearray, size: int) -> None:
     """Set the size of an answer that has `size` bytes in all, beginning with `first`."""
     _SIZE.pack_into(first, 0, size - 4)
+
+
+def reason_of(error: BaseException) -> str:
+    """What a client is told beside the code. It may quote what the client sent, so it is cut to a readable length;
+    the wire takes no more than 32 KiB."""
+    text = str(error)
+    return text if len(text) <= _REASON_MAX else f"{text[:_REASON_MAX]}…"
 
 
 def error_code_of(error: BaseException) -> ErrorCode:

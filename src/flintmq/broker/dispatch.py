@@ -13,11 +13,13 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from flintmq.broker.answers import encode_answer, error_code_of
-from flintmq.broker.apis import BY_KEY, Api
-from flintmq.broker.request import Connection, Request
+from flintmq.broker.answers import encode_answer, error_code_of, reason_of
+from flintmq.broker.apis import APIS, Api
+from flintmq.broker.failures import error_codes_in
+from flintmq.broker.request import Connection, Pieces, Request
 from flintmq.broker.services import Services
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from flintmq.metrics import ApiCounters
 from flintmq.protocol import messages
 from flintmq.protocol.compiler import decoder
 from flintmq.protocol.header import API_VERSIONS_KEY, parse_request_header
@@ -26,21 +28,34 @@ from flintmq.protocol.structures import Message
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
+# The length before each frame is received too.
+_PREFIX = 4
 
 
 class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._now = now = services.clock.monotonic
+        counters = services.counters.apis
+        self._served = {api.key: (api, counters.setdefault(api.name, ApiCounters(now))) for api in APIS}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
         """One frame of a connection. None if the connection was refused."""
+        began = self._now()
+        size = len(frame)
+        served = None
         try:
-            key, version, correlation_id, client_id, position = parse_request_header(frame, 0, len(frame))
-            api = BY_KEY.get(key)
-            if api is None:
+            key, version, correlation_id, client_id, position = parse_request_header(frame, 0, size)
+            served = self._served.get(key)
+            if served is None:
                 raise ProtocolError(f"API {key} is not served")
-            request = Request(connection, api, version, correlation_id, client_id, frame, position)
+            api, counters = served
+            counters.requests += 1
+            counters.bytes_in += size + _PREFIX
+            request = Request(
+                connection, api, version, correlation_id, client_id, frame, position, counters, began
+            )
             lowest, highest = api.versions
             if not lowest <= version <= highest:
                 self._refuse_version(request)
@@ -55,6 +70,8 @@ class Dispatcher:
             return None
         except Exception:
             logger.exception("a request of %s failed", connection.session.peer)
+            if served is not None:
+                served[1].errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
             connection.refuse("a request could not be handled")
             return None
         request.frame = None
@@ -81,7 +98,7 @@ class Dispatcher:
             self._answer_error(request, message, error)
             return
         if isinstance(outcome, Message):
-            request.pieces = encode_answer(request, outcome)
+            request.pieces = self._encode(request, outcome)
         elif outcome is not None:
             self._own(self._finish(request, message, outcome))
 
@@ -99,6 +116,7 @@ class Dispatcher:
             await later
         except Exception:
             logger.exception("%s of %s failed", request.api.name, request.session.peer)
+            request.failed(ErrorCode.UNKNOWN_SERVER_ERROR)
             request.connection.refuse(f"{request.api.name} could not be handled")
 
     async def _finish(self, request: Request, message: Any, outcome: Awaitable[Message | None]) -> None:
@@ -108,12 +126,19 @@ class Dispatcher:
             except Exception as error:
                 self._answer_error(request, message, error)
             else:
-                request.pieces = None if response is None else encode_answer(request, response)
+                request.pieces = None if response is None else self._encode(request, response)
         except Exception:
             logger.exception("%s of %s could not be answered", request.api.name, request.session.peer)
+            request.failed(ErrorCode.UNKNOWN_SERVER_ERROR)
             request.connection.refuse(f"{request.api.name} could not be answered")
         if request.pieces is not None:
             request.connection.answered(request)
+
+    @staticmethod
+    def _encode(request: Request, response: Message) -> Pieces:
+        for code in error_codes_in(response):
+            request.failed(code)
+        return encode_answer(request, response)
 
     def _answer_error(self, request: Request, message: Any, error: Exception) -> None:
         """The whole request failed: say so where its response has a place for it, else close."""
@@ -122,18 +147,20 @@ class Dispatcher:
             logger.error("%s of %s failed", request.api.name, request.session.peer, exc_info=error)
         response_class = messages.response_of(request.api.key)
         response = response_class()
+        request.failed(code)
         if not hasattr(response, "error_code"):
             request.connection.refuse(f"{request.api.name} failed: {error}")
             return
         response.error_code = code
         if hasattr(response, "error_message"):
-            response.error_message = str(error)
+            response.error_message = reason_of(error)
         request.pieces = encode_answer(request, response)
 
     def _refuse_version(self, request: Request) -> None:
         """ApiVersions in a version too new is answered in version 0, so that the client can choose (KIP-511)."""
         if request.api.key != API_VERSIONS_KEY:
             lowest, highest = request.api.versions
+            request.failed(ErrorCode.UNSUPPORTED_VERSION)
             raise UnsupportedVersion(
                 f"{request.api.name} is served in versions {lowest} to {highest}, not {request.version}"
             )
@@ -141,4 +168,4 @@ class Dispatcher:
         assert request.api.handler is not None
         response = request.api.handler(request, None, self._services)
         assert isinstance(response, Message)
-        request.pieces = encode_answer(request, response)
+        request.pieces = self._encode(request, response)

@@ -6,8 +6,9 @@
     id N, epoch -1     drop session N; everything
     id N, epoch E > 0  only what changed since epoch E-1
 
-The number of sessions is bounded; when it is reached, the one idle longest makes room if it has been idle
-for two minutes, else the client simply gets no session.
+The number of sessions is bounded, and that of the partitions in all of them. When either is reached, those idle
+longest make room if they have been idle for two minutes, else the client simply gets no session. A session
+that grows beyond the bound is dropped: its client begins again with everything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from flintmq.protocol.messages import FetchRequest
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EVICTION_IDLE_S = 120.0
+PARTITIONS_MAX = 200_000
+"""In all sessions together; each takes about half a kilobyte."""
 _MAX_INT32 = 0x7FFFFFFF
 
 Key = tuple[str | bytes, int]
@@ -128,6 +131,8 @@ class FetchSessions:
         self._slots = slots
         # The least recently used first.
         self._sessions: dict[int, FetchSession] = {}
+        self.partitions = 0
+        """In all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -136,8 +141,7 @@ class FetchSessions:
         session_id, epoch = message.session_id, message.session_epoch
         by_id = version >= FIRST_TOPIC_IDS
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id:
-                self._sessions.pop(session_id, None)
+            self._drop(session_id)
             wanted = _all(message, by_id)
             session = None
             if epoch == INITIAL_EPOCH and wanted:
@@ -153,21 +157,32 @@ class FetchSessions:
         del self._sessions[session_id]
         self._sessions[session_id] = found
         found.used_at = self._clock.monotonic()
+        before = len(found.wanted)
         found.update(message)
+        self.partitions += len(found.wanted) - before
+        if self.partitions > PARTITIONS_MAX and len(found.wanted) > before:
+            self._drop(session_id)
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
 
     def _create(self, wanted: dict[Key, Wanted], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
-        if len(self._sessions) >= self._slots:
+        while len(self._sessions) >= self._slots or self.partitions + len(wanted) > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < EVICTION_IDLE_S:
                 return None
-            del self._sessions[oldest.session_id]
+            self._drop(oldest.session_id)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._random.bytes(4), "big") & _MAX_INT32
         session = self._sessions[session_id] = FetchSession(session_id, by_id, wanted, now)
+        self.partitions += len(wanted)
         return session
+
+    def _drop(self, session_id: int) -> None:
+        dropped = self._sessions.pop(session_id, None)
+        if dropped is not None:
+            self.partitions -= len(dropped.wanted)
 
 
 def _all(message: FetchRequest, by_id: bool) -> dict[Key, Wanted]:

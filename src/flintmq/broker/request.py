@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from flintmq.metrics import UNCOUNTED, ApiCounters
 from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Poll(Protocol):
 
 class Request:
     __slots__ = (
-        "api", "barrier", "body_position", "client_id", "connection", "correlation_id", "frame", "pieces", "poll",
-        "version",
+        "_failed", "api", "barrier", "began", "body_position", "client_id", "connection", "correlation_id",
+        "counters", "frame", "pieces", "poll", "version",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,8 @@ class Request:
         client_id: str | None,
         frame: memoryview,
         body_position: int,
+        counters: ApiCounters = UNCOUNTED,
+        began: float = 0.0,
     ) -> None:
         self.connection = connection
         self.api = api
@@ -85,10 +88,21 @@ class Request:
         """Set while it waits, for the end of the connection or of the broker."""
         self.barrier = False
         """While this request is unanswered, none after it is dispatched."""
+        self.counters = counters
+        self.began = began
+        self._failed: set[int] | None = None
 
     @property
     def session(self) -> Session:
         return self.connection.session
+
+    def failed(self, code: int) -> None:
+        """The answer holds an error; counted once for each code, in however many places it stands."""
+        if self._failed is None:
+            self._failed = set()
+        if code not in self._failed:
+            self._failed.add(code)
+            self.counters.errors[code] += 1
 
     def answer(self, pieces: Pieces) -> None:
         """For answers that come after the handler has returned."""

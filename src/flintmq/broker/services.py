@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.lanes import Lane
+from flintmq.broker.waiting import Waiting
 from flintmq.cluster.configs import Configs
 from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import Topics
 from flintmq.effects import Clock, Disk, Executor, Timers
+from flintmq.metrics import Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,11 @@ class Services:
     timers: Timers
     executor: Executor
     disk: Disk
+    counters: Counters = field(default_factory=Counters)
+    waiting: Waiting = field(default_factory=Waiting)
+    opening: Lane = field(default_factory=Lane)
+    """For batches that a topic wants opened."""
+    lookups: Lane = field(default_factory=Lane)
+    """For records that are looked up by their time."""
+    describing: Lane = field(default_factory=Lane)
+    """For answers that take much memory while they are put together."""

@@ -13,6 +13,8 @@ COMMANDS = {
     "produce": Entry("flintmq.cli.produce", "Write records to a topic."),
     "consume": Entry("flintmq.cli.consume", "Read records of a topic."),
     "ping": Entry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
+    "top": Entry("flintmq.cli.top", "Watch a broker at work."),
+    "bench": Entry("flintmq.cli.bench", "Measure a broker: writing, reading, latency."),
     "config": Entry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),

@@ -6,13 +6,10 @@ import platform
 
 import click
 
-from flintmq import __version__
+from flintmq import KAFKA_VERSION, __version__
 from flintmq.cli.commands import Command
 from flintmq.cli.exits import LOCAL_CODES
 from flintmq.cli.output import print_json
-
-KAFKA_VERSION = "4.3"
-"""The Apache Kafka release whose API versions are spoken."""
 
 
 @click.command(

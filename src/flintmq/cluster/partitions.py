@@ -47,6 +47,8 @@ class Partitions:
         self._executor = executor
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self.opening: dict[Partition, None] = {}
+        """Those whose topics want their batches opened; mostly none."""
         # Those that `flush.ms` flushes: an idle broker looks at no others.
         self._timed: dict[Partition, None] = {}
         self._expired_ms = clock.now_ms()
@@ -121,10 +123,8 @@ class Partitions:
 
     def _configure(self, partition: Partition, config: TopicConfig) -> None:
         partition.configure(config)
-        if config.flush_ms < LONG_MAX:
-            self._timed[partition] = None
-        else:
-            self._timed.pop(partition, None)
+        _keep(self._timed, partition, config.flush_ms < LONG_MAX)
+        _keep(self.opening, partition, partition.opens_batches)
 
     # ---- following the image
 
@@ -170,6 +170,7 @@ class Partitions:
             if self._by_name.get((topic.name, index)) is partition:
                 del self._by_name[topic.name, index]
             self._timed.pop(partition, None)
+            self.opening.pop(partition, None)
             remover = self.folder.delete(topic.name, index)
             if remover is not None:
                 removers.append(remover)
@@ -216,3 +217,10 @@ class Partitions:
         for partition in list(self):
             if len(partition.log.producers):
                 partition.log.producers.expire(expired_before)
+
+
+def _keep(among: dict[Partition, None], partition: Partition, belongs: bool) -> None:
+    if belongs:
+        among[partition] = None
+    else:
+        among.pop(partition, None)

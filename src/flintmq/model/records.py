@@ -13,7 +13,7 @@ It is plain typed functions over `bytes`, so that it can be compiled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn, cast
 
 from crc32c import crc32c
 
@@ -44,6 +44,13 @@ NewRecord = tuple[bytes | None, bytes | None, int, Sequence[Header]]
 
 MAGIC: Final = 2
 
+CHECKED_ENTRIES_MAX: Final = 1_000_000
+"""Records and headers of one batch that are looked at: they may be as small as two bytes, and hundreds of
+millions of them fit into a small compressed batch."""
+FAULTS_TOLD_MAX: Final = 1000
+"""Records at fault that a producer is told of by number."""
+
+_INT32_MAX: Final = (1 << 31) - 1
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -154,10 +161,12 @@ def walk(
 
     A payload that does not hold exactly these is refused when the walk gets there.
     """
-    data = _checked_size(payload, count)
+    # Bytes, because slices of them are the keys and values themselves; one copy is cheaper than two views.
+    data = payload if isinstance(payload, bytes) else bytes(payload)
+    _check_size(data, count)
     position = 0
     for index in range(count):
-        attributes, timestamp, offset_delta, key, value, headers, position = _record_at(
+        attributes, timestamp, offset_delta, key, value, headers, _, position = _record_at(
             data, position, base_timestamp, index, with_headers=True
         )
         if append_time is not None:
@@ -196,17 +205,23 @@ def check_records(
 
     Offset deltas count up from 0, keys are there where the topic is compacted, and timestamps lie between
     `earliest_ms` and `latest_ms`, where given; a record without a time is never out of range. A record that
-    cannot be read ends the check; missing keys and wrong times are told of all records.
+    cannot be read ends the check; missing keys and wrong times are told of all records, up to a number. Too many
+    records or headers are MESSAGE_TOO_LARGE, upon which a producer splits its batch.
     """
-    data = _checked_size(payload, count)
+    data = _uncopied(payload)
+    _check_size(data, count)
     position = 0
+    headers_left = CHECKED_ENTRIES_MAX - count
+    if headers_left < 0:
+        _too_many()
     failure: RecordError | None = None
     newest = NO_TIMESTAMP
     newest_delta = 0
     for index in range(count):
-        _, timestamp, offset_delta, key, _, _, position = _record_at(
-            data, position, base_timestamp, index, with_headers=False
+        _, timestamp, offset_delta, key, _, _, header_count, position = _record_at(
+            data, position, base_timestamp, index, with_headers=False, headers_max=headers_left
         )
+        headers_left -= header_count
         if offset_delta != index:
             raise RecordError(ErrorCode.INVALID_RECORD, index, f"has the offset delta {offset_delta}")
         if require_keys and key is None:
@@ -236,7 +251,8 @@ def _add_fault(failure: RecordError | None, code: ErrorCode, index: int, why: st
     """The failure of the batch with one more record in it; a missing key weighs more than a wrong time."""
     if failure is None:
         return RecordError(code, index, why)
-    failure.faults.append((index, why))
+    if len(failure.faults) < FAULTS_TOLD_MAX:
+        failure.faults.append((index, why))
     if code is ErrorCode.INVALID_RECORD:
         failure.code = code
     return failure
@@ -325,17 +341,16 @@ def with_payload(header: BatchHeader, payload: Buffer, codec: Codec, level: int 
     if not len(payload):
         codec = Codec.NONE
     attributes = header.attributes & ~CODEC_MASK | int(codec)
-    return _sealed(header._replace(attributes=attributes), compress(codec, payload, level))
+    sealed = payload if codec is Codec.NONE else compress(codec, payload, level)
+    return _sealed(header._replace(attributes=attributes), sealed)
 
 
-def _sealed(header: BatchHeader, payload: bytes) -> bytes:
+def _sealed(header: BatchHeader, payload: Buffer) -> bytes:
     length = HEADER_SIZE - LENGTH_END + len(payload)
-    out = bytearray(HEADER_SIZE + len(payload))
-    HEADER.pack_into(out, 0, *header._replace(length=length, crc=0))
-    out[HEADER_SIZE:] = payload
-    crc = crc32c(memoryview(out)[CRC_START:])
-    out[CRC_POSITION:CRC_START] = crc.to_bytes(4, "big")
-    return bytes(out)
+    start = HEADER.pack(*header._replace(length=length, crc=0))
+    crc = crc32c(payload, crc32c(start[CRC_START:]))
+    # Joined in one step: a payload may be large.
+    return b"".join((start[:CRC_POSITION], crc.to_bytes(4, "big"), start[CRC_START:], payload))
 
 
 def _header_of(batch: Buffer) -> BatchHeader:
@@ -360,12 +375,9 @@ def _payload(batch: Buffer, header: BatchHeader, limit: int) -> bytes | memoryvi
     return decompress(codec, compressed, limit=limit)
 
 
-def _checked_size(payload: Buffer, count: int) -> bytes:
-    # Bytes, because slices of them are the keys and values themselves; one copy is cheaper than two views.
-    data = payload if isinstance(payload, bytes) else bytes(payload)
+def _check_size(data: bytes, count: int) -> None:
     if count < 0 or count * RECORD_SIZE_MIN > len(data):
         raise RequestError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in {len(data)} bytes.")
-    return data
 
 
 def _check_end(data: bytes, position: int, count: int) -> None:
@@ -375,10 +387,31 @@ def _check_end(data: bytes, position: int, count: int) -> None:
         )
 
 
+def _uncopied(payload: Buffer) -> bytes:
+    """What a decompressed payload is a view of, for who keeps nothing of it: a copy would cost as much again."""
+    whole = payload.obj if isinstance(payload, memoryview) else payload
+    if isinstance(whole, bytearray) and len(whole) == len(payload):
+        return cast(bytes, whole)
+    return bytes(payload)
+
+
+def _too_many() -> NoReturn:
+    raise RequestError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The batch has more than {CHECKED_ENTRIES_MAX} records and headers; this topic has them looked at.",
+    )
+
+
 def _record_at(
-    data: bytes, position: int, base_timestamp: int, index: int, *, with_headers: bool
-) -> tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...], int]:
-    """Attributes, timestamp, offset delta, key, value, headers, and the next record's position.
+    data: bytes,
+    position: int,
+    base_timestamp: int,
+    index: int,
+    *,
+    with_headers: bool,
+    headers_max: int = _INT32_MAX,
+) -> tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...], int, int]:
+    """Attributes, timestamp, offset delta, key, value, headers, their count, and the next record's position.
 
     Headers are checked in any case; without `with_headers` they are not made, for many small ones take
     far more memory than their bytes.
@@ -396,6 +429,8 @@ def _record_at(
         header_count, position = read_varint(data, position, 32)
         headers: tuple[Header, ...] = ()
         if header_count:
+            if headers_max < header_count <= (end - position) // 2:
+                _too_many()
             headers, position = _headers_at(data, position, end, header_count, index, with_headers)
     except IndexError:
         raise RecordError(ErrorCode.INVALID_RECORD, index, "is cut short") from None
@@ -406,7 +441,7 @@ def _record_at(
     timestamp = base_timestamp + timestamp_delta
     if offset_delta < 0 or not _INT64_MIN <= timestamp <= _INT64_MAX:
         raise RecordError(ErrorCode.INVALID_RECORD, index, "has an impossible offset or timestamp")
-    return attributes, timestamp, offset_delta, key, value, headers, position
+    return attributes, timestamp, offset_delta, key, value, headers, header_count, position
 
 
 def _bytes_at(data: bytes, position: int, end: int, index: int) -> tuple[bytes | None, int]:

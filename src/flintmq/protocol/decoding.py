@@ -1,7 +1,8 @@
 """Writes the source of decoders: one function per message and version, straight-line where it can be.
 
-Invariant of the generated code: nothing is allocated for a count before it is known that the bytes left
-could hold that many elements, so memory is bounded by the bytes received.
+Invariants of the generated code: nothing is allocated for a count before it is known that the bytes left
+could hold that many elements, so memory is bounded by the bytes received; and a request has no more elements
+in all than REQUEST_ENTRIES_MAX, so that the time is bounded too, however small its elements are.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class _Decoder:
         self._cls = cls
         self._version = version
         self._source = Source(cls.schema, version, "def decode(buffer, position):")
+        self._counts = cls.kind == "request"
+        """Responses come from a broker that we chose to ask."""
         self._run: list[tuple[str, str, str]] = []
         """Fixed-size values not yet read, as (struct code, target, field): merged into one unpack."""
 
@@ -44,6 +47,8 @@ class _Decoder:
         source.emit("try:")
         source.depth += 1
         source.emit("end = len(buffer)")
+        if self._counts:
+            source.emit("entries = 0")
         if any(field.kind == "records" for fields in self._cls.schema.structs.values() for field in fields):
             source.emit("view = memoryview(buffer)")
         source.emit(f"message = new({source.constant(self._cls.__name__, self._cls)})")
@@ -78,6 +83,8 @@ class _Decoder:
                 source.path = outer
                 self._tags(tagged, target, count)
             else:
+                # A count of two bytes is not read yet: it stands for the most there may be.
+                self._count_entries(f"({count} if {count} < 128 else {primitives.UNKNOWN_TAGS_MAX})")
                 source.emit(f"position = skip_tags(buffer, position, {count}, end)")
             source.depth -= 1
         else:
@@ -106,6 +113,7 @@ class _Decoder:
         )
         self._long_varint(count)
         self._reject_if(f"{count} > (end - position) // 2", "more tagged fields than bytes")
+        self._count_entries(count)
         source.emit(f"{previous} = -1; {unknown} = 0")
         source.emit(f"for _ in range({count}):")
         source.depth += 1
@@ -163,6 +171,7 @@ class _Decoder:
         least = minimal_element_size(source.schema, field, self._version)
         room = "end - position" if least <= 1 else f"(end - position) // {least}"
         self._reject_if(f"{count} > {room}", "more elements than bytes")
+        self._count_entries(count)
         if field.kind == "uuid":
             span = f"range(position, position + 16 * {count}, 16)"
             source.emit(f"{target} = [bytes(buffer[at:at + 16]) for at in {span}]")
@@ -264,6 +273,12 @@ class _Decoder:
 
     def _long_varint(self, name: str, rest: str = "varint_rest") -> None:
         self._source.emit(f"if {name} > 127: {name}, position = {rest}(buffer, {name}, position)")
+
+    def _count_entries(self, count: str) -> None:
+        if self._counts:
+            self._source.emit(f"entries += {count}")
+            most = primitives.REQUEST_ENTRIES_MAX
+            self._reject_if(f"entries > {most}", f"more than {most} entries in one request")
 
     def _reject_if(self, condition: str, reason: str) -> None:
         self._source.emit(f"if {condition}: raise Malformed({reason!r})")

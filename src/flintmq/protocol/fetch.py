@@ -21,6 +21,8 @@ FIRST_TOPIC_IDS = 13
 
 INLINE_BYTES_MAX = 16 * 1024
 """Up to this size, copying a partition's records into the response's buffer is cheaper than a call to send them."""
+INLINED_BYTES_MAX = 1024 * 1024
+"""What one response may so copy in all: a client that does not take it must not cost much memory."""
 
 
 class Sized(Protocol):
@@ -82,6 +84,7 @@ def encode_response(
     else:
         out += _HEAD_4.pack(throttle_ms, len(topics))
     pieces: list[bytearray | Sized] = [out]
+    room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         name = topic.encode() if isinstance(topic, str) else topic
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
@@ -101,7 +104,11 @@ def encode_response(
                 out += _INT32.pack(0)
                 continue
             out += _INT32.pack(records.size)
-            out = _put(pieces, out, records)
+            if records.size <= INLINE_BYTES_MAX and room > 0:
+                room -= records.size
+                out += _copied(records)
+            else:
+                out = _put(pieces, records)
     if not out:
         pieces.pop()
     return pieces
@@ -117,6 +124,7 @@ def _encode_flexible(
     out += _HEAD_12.pack(throttle_ms, error_code, session_id)
     write_varint(out, len(topics) + 1)
     pieces: list[bytearray | Sized] = [out]
+    room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         if isinstance(topic, bytes):
             out += topic
@@ -140,7 +148,11 @@ def _encode_flexible(
                 out.append(1)
             else:
                 write_varint(out, records.size + 1)
-                out = _put(pieces, out, records)
+                if records.size <= INLINE_BYTES_MAX and room > 0:
+                    room -= records.size
+                    out += _copied(records)
+                else:
+                    out = _put(pieces, records)
             if diverging is None:
                 out.append(0)
             else:
@@ -151,14 +163,15 @@ def _encode_flexible(
     return pieces
 
 
-def _put(pieces: list[bytearray | Sized], out: bytearray, records: Sized) -> bytearray:
-    """Add the records; returns the buffer to go on in."""
-    if records.size <= INLINE_BYTES_MAX:
-        data = records.read()
-        if len(data) != records.size:
-            raise OSError(f"a log file gave {len(data)} of {records.size} bytes")
-        out += data
-        return out
+def _copied(records: Sized) -> bytes:
+    data = records.read()
+    if len(data) != records.size:
+        raise OSError(f"a log file gave {len(data)} of {records.size} bytes")
+    return data
+
+
+def _put(pieces: list[bytearray | Sized], records: Sized) -> bytearray:
+    """Add the records as a piece of their own; returns the buffer to go on in."""
     pieces.append(records)
     following = bytearray()
     pieces.append(following)

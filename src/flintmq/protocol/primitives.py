@@ -16,6 +16,10 @@ from flintmq.effects import Buffer
 UNKNOWN_TAGS_MAX: Final = 1000
 """Per struct. Nobody sends so many; each costs time to skip."""
 
+REQUEST_ENTRIES_MAX: Final = 50_000
+"""Elements of all arrays of one request, and its unknown tagged fields. Each costs time on the loop and many
+times its bytes in memory; nobody has business with more partitions than this in one request."""
+
 STRING_SIZE_MAX: Final = 32767
 SHORT_ARRAY_COUNT: Final = 16
 """Arrays below this count have their struct compiled beforehand."""

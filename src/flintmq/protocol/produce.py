@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from flintmq.errors import ProtocolError
-from flintmq.protocol.primitives import MalformedError, skip_tags, string_size_rest, varint_rest, write_varint
+from flintmq.protocol.primitives import (
+    REQUEST_ENTRIES_MAX,
+    UNKNOWN_TAGS_MAX,
+    MalformedError,
+    skip_tags,
+    string_size_rest,
+    varint_rest,
+    write_varint,
+)
 
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_IDS = 13
@@ -71,7 +79,8 @@ def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
     position += 10
     end = len(frame)
     topics: list[TopicBatches] = []
-    for _ in range(_plausible(topic_count, end - position)):
+    entries = _plausible(topic_count, end - position)
+    for _ in range(topic_count):
         (size,) = _INT16.unpack_from(frame, position)
         if size < 0:
             raise MalformedError("a topic without a name")
@@ -80,7 +89,8 @@ def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
         (count,) = _INT32.unpack_from(frame, position)
         position += 4
         partitions: list[PartitionBatch] = []
-        for _ in range(_plausible(count, end - position)):
+        entries = _plausible(count, end - position, entries)
+        for _ in range(count):
             index, size = _INDEX_SIZE.unpack_from(frame, position)
             position += 8
             if size < 0:
@@ -110,7 +120,8 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceR
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     count, position = _count(frame, position + 6)
     topics: list[TopicBatches] = []
-    for _ in range(_plausible(count, end - position)):
+    entries = _plausible(count, end - position)
+    for _ in range(count):
         topic: str | bytes
         if by_id:
             topic = bytes(frame[position : position + 16])
@@ -126,7 +137,8 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceR
             topic = str(frame[position - size + 1 : position], "utf-8")
         count, position = _count(frame, position)
         partitions: list[PartitionBatch] = []
-        for _ in range(_plausible(count, end - position)):
+        entries = _plausible(count, end - position, entries)
+        for _ in range(count):
             (index,) = _INT32.unpack_from(frame, position)
             size = frame[position + 4]
             position += 5
@@ -140,7 +152,11 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceR
                     raise MalformedError("records reach past the end")
                 partitions.append((index, frame[position : position + size]))
                 position += size
+            if frame[position]:
+                entries = _with_tags(frame[position], entries)
             position = _tags(frame, position, end)
+        if frame[position]:
+            entries = _with_tags(frame[position], entries)
         position = _tags(frame, position, end)
         topics.append((topic, partitions))
     _tags(frame, position, end)
@@ -158,11 +174,22 @@ def _count(frame: memoryview, position: int) -> tuple[int, int]:
     return count - 1, position
 
 
-def _plausible(count: int, left: int) -> int:
-    """A count backed by at least a byte for each entry."""
+def _plausible(count: int, left: int, entries: int = 0) -> int:
+    """All entries so far, if this count is backed by at least a byte for each and they are not too many."""
     if not 0 <= count <= left:
         raise MalformedError(f"an array of {count} entries in {left} bytes")
-    return count
+    return _bounded(entries + count)
+
+
+def _with_tags(first: int, entries: int) -> int:
+    """The same with tagged fields, whose count begins with this byte: a longer one stands for the most."""
+    return _bounded(entries + (first if first < 128 else UNKNOWN_TAGS_MAX))
+
+
+def _bounded(entries: int) -> int:
+    if entries > REQUEST_ENTRIES_MAX:
+        raise MalformedError(f"more than {REQUEST_ENTRIES_MAX} entries in one request")
+    return entries
 
 
 def _tags(frame: memoryview, position: int, end: int) -> int:

@@ -62,6 +62,11 @@ class Budget:
             take_back()
             self.used -= self._charged.pop(owner)
 
+    @property
+    def waiting(self) -> int:
+        """Owners that may not grow now."""
+        return len(self._waiting)
+
     def is_charged(self, owner: object) -> bool:
         return owner in self._charged
 

@@ -2,7 +2,8 @@
 
 A parked request (a long poll, acks=all) does not keep those behind it from being dispatched, only from
 being answered before it. Reading stops while too many requests are in flight, while a barrier is pending,
-while the client does not take its answers, and while the memory budget says so.
+while the client does not take its answers, and while the memory budget says so. However much a client sends
+at once, it is handled for a few milliseconds at a time, so that the others have their turn.
 """
 
 from __future__ import annotations
@@ -12,20 +13,29 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Protocol, cast
 
-from flintmq.broker.request import Request, Session
+from flintmq.broker.request import Pieces, Request, Session
 from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
+from flintmq.metrics import ConnectionCounters
+from flintmq.server.backlog import Backlog
 from flintmq.server.budget import Budget
-from flintmq.server.inbound import SHARED_BYTES, FrameBuffer, frame_size
-from flintmq.server.outbound import Outbound
+from flintmq.server.inbound import SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
+from flintmq.server.outbound import Outbound, memory_of
+from flintmq.server.refusals import Refusal, Refusals
 
 logger = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
 BACKLOG_BYTES_MAX = 1024 * 1024
+# What all clients together may let pile up in memory, and from where on one is counted among them.
+BACKLOGS_BYTES_MAX = 64 * 1024 * 1024
+BACKLOG_BYTES_COUNTED = 64 * 1024
+# How long the requests of one connection are handled before the others have their turn.
+TURN_S = 0.005
 _LENGTH = 4
 _NOTHING = memoryview(b"")
 
@@ -50,8 +60,16 @@ class Shared:
     buffer: memoryview
     admits: Callable[[Connection], str | None]
     on_closed: Callable[[Connection], object]
+    ordinary_frame_size_max: int = UNLIMITED
+    """For all but those that write records."""
     draining: bool = False
     """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
+    backlog: Backlog[Connection] = field(default_factory=lambda: Backlog(BACKLOGS_BYTES_MAX))
+    counters: ConnectionCounters = field(default_factory=ConnectionCounters)
+    refusals: Refusals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refusals = Refusals(self.loop, logger)
 
     @staticmethod
     def new_buffer() -> memoryview:
@@ -60,8 +78,8 @@ class Shared:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_dispatching", "_held", "_own", "_paused", "_pending", "_shared", "_unfinished", "active_at",
-        "outbound", "session", "transport",
+        "_dispatching", "_held", "_own", "_paused", "_pending", "_shared", "_unfinished", "_unsent_bytes",
+        "active_at", "outbound", "session", "transport",
     )  # fmt: skip
 
     session: Session
@@ -70,11 +88,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, shared: Shared, listener: str) -> None:
         self._shared = shared
-        self._own = FrameBuffer(shared.frame_size_max)
+        self._own = FrameBuffer(shared.frame_size_max, shared.ordinary_frame_size_max)
         self._unfinished = False
         # What arrived while dispatch was held back, from the beginning of a frame on.
         self._held = _NOTHING
         self._pending: deque[Request] = deque()
+        # Answers that are there, but wait for that of an earlier request: their bytes in memory.
+        self._unsent_bytes = 0
         self._paused = False
         self._dispatching = False
         self.active_at = shared.loop.time()
@@ -91,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
             watcher=shared.loop,
             executor=shared.executor,
             abort=self.transport.abort,
-            drained=self._resume,
+            drained=self._drained,
         )
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer is None or local is None:
@@ -105,8 +125,9 @@ class Connection(asyncio.BufferedProtocol):
         self.session.local_host, self.session.local_port = local[0], local[1]
         reason = shared.admits(self)
         if reason is not None:
-            self.refuse(reason)
+            self.refuse(reason, Refusal.LIMIT)
             return
+        shared.counters.accepted += 1
         shared.connections[self] = None
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -114,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         if shared.connections.pop(self, self) is None:
             shared.on_closed(self)
         shared.budget.release(self)
+        shared.backlog.release(self)
         self.outbound.close()
         for request in self._pending:
             if request.poll is not None:
@@ -125,8 +147,10 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    def refuse(self, reason: str) -> None:
-        logger.warning("closing the connection of %s: %s", self.session.peer, reason)
+    def refuse(self, reason: str, kind: Refusal = Refusal.REQUEST) -> None:
+        shared = self._shared
+        shared.counters.refused[kind.value] += 1
+        shared.refusals.note(self.session.peer_host, self.session.peer, kind, reason)
         self.close()
 
     def close(self) -> None:
@@ -184,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._take(self._shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
-            self.refuse(str(error))
+            self.refuse(str(error), Refusal.FRAME)
 
     def _continue_frame(self, nbytes: int) -> None:
         own = self._own
@@ -212,15 +236,30 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, data: memoryview, *, shared: bool) -> None:
         """Dispatch the frames that are complete in `data`; keep the rest.
 
-        `shared` data is copied to be kept, for other connections will receive into it.
+        `shared` data is copied to be kept, for other connections will receive into it. Requests that came
+        together are answered together: a call to the kernel costs as much as all else about a small one.
         """
+        self.outbound.cork()
+        try:
+            self._take_frames(data, shared)
+        finally:
+            self.outbound.uncork()
+        if self._blocked():
+            self._pause()
+
+    def _take_frames(self, data: memoryview, shared: bool) -> None:
         position, end = 0, len(data)
         limit = self._shared.frame_size_max
+        turn_ends = 0.0
         while end - position >= _LENGTH:
             if self._blocked():
-                rest = data[position:]
-                self._held = memoryview(bytearray(rest)) if shared else rest
-                self._pause()
+                self._hold(data[position:], shared)
+                return
+            if not turn_ends:
+                turn_ends = monotonic() + TURN_S
+            elif monotonic() > turn_ends:
+                self._hold(data[position:], shared)
+                self._shared.loop.call_soon(self._resume)
                 return
             after = position + _LENGTH + frame_size(data, position, limit)
             if after > end:
@@ -233,8 +272,10 @@ class Connection(asyncio.BufferedProtocol):
             self._unfinished = True
             if not self._may_grow():
                 self._pause()
-        if self._blocked():
-            self._pause()
+
+    def _hold(self, rest: memoryview, shared: bool) -> None:
+        self._held = memoryview(bytearray(rest)) if shared else rest
+        self._pause()
 
     def _dispatch(self, frame: memoryview) -> None:
         if self.transport.is_closing():
@@ -242,11 +283,15 @@ class Connection(asyncio.BufferedProtocol):
         request = self._shared.dispatcher.dispatch(self, frame)
         if request is None:
             return
-        if not self._pending and request.pieces is not None:
-            if request.pieces:
-                self.outbound.send(request.pieces)
+        pieces = request.pieces
+        if pieces is not None and not self._pending:
+            request.counters.answered(request.began, self.outbound.send(pieces) if pieces else 0)
+            if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
+                self._count_backlog()
             return
         self._pending.append(request)
+        if pieces:
+            self._keep(pieces)
 
     def _blocked(self) -> bool:
         pending = self._pending
@@ -254,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             last = pending[-1]
             if len(pending) >= self._shared.in_flight_max or (last.barrier and last.pieces is None):
                 return True
-        return self.outbound.pending_bytes > BACKLOG_BYTES_MAX
+        return self.outbound.pending_bytes + self._unsent_bytes > BACKLOG_BYTES_MAX
 
     # ---- answers out
 
@@ -266,14 +311,39 @@ class Connection(asyncio.BufferedProtocol):
             # To be answered is to be active: who waited long must not be taken for idle.
             self.active_at = self._shared.loop.time()
             while pending and (pieces := pending[0].pieces) is not None:
-                pending.popleft()
-                if pieces:
-                    self.outbound.send(pieces)
+                first = pending.popleft()
+                if first is not request:
+                    self._unsent_bytes -= memory_of(pieces)
+                first.counters.answered(first.began, self.outbound.send(pieces) if pieces else 0)
+            if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
+                self._count_backlog()
+            elif self._shared.backlog.held:
+                self._shared.backlog.release(self)
+        elif request.pieces:
+            self._keep(request.pieces)
         if self._paused:
             # Even if it is not this request's turn yet: it may have been a barrier.
             self._resume()
 
     # ---- back-pressure
+
+    def _keep(self, pieces: Pieces) -> None:
+        """An answer that has to wait for that of an earlier request."""
+        self._unsent_bytes += memory_of(pieces)
+        if self._unsent_bytes > BACKLOG_BYTES_COUNTED:
+            self._count_backlog()
+
+    def _count_backlog(self) -> None:
+        held = self.outbound.held_bytes + self._unsent_bytes
+        if held > BACKLOG_BYTES_COUNTED:
+            for connection in self._shared.backlog.hold(self, held):
+                connection.refuse("it does not take its answers, and others need the memory", Refusal.STALLED)
+
+    def _drained(self) -> None:
+        """The client has taken everything that was sent."""
+        if self._unsent_bytes <= BACKLOG_BYTES_COUNTED:
+            self._shared.backlog.release(self)
+        self._resume()
 
     def _pause(self) -> None:
         if not self._paused and not self.transport.is_closing():
@@ -292,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
                 held, self._held = self._held, _NOTHING
                 self._take_held(held)
         except ProtocolError as error:
-            self.refuse(str(error))
+            self.refuse(str(error), Refusal.FRAME)
             return
         finally:
             self._dispatching = False

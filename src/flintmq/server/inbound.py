@@ -5,7 +5,8 @@ and hands it over in one step; a frame that is complete in it is dispatched from
 is left of an unfinished frame moves into a buffer of the connection's own, which grows by no more than has
 already arrived (64 KiB at least), so that a length that is only claimed costs nothing.
 
-This module knows lengths, not requests.
+This module knows lengths, not requests; of these only that a frame begins with its kind, and that only one kind
+has reason to be very large: records to be written.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ from flintmq.errors import ProtocolError
 
 GROWTH_MIN = 64 * 1024
 SHARED_BYTES = 256 * 1024
+UNLIMITED = 1 << 31
 _LENGTH = 4
+_KIND_END = _LENGTH + 2
+_PRODUCE = b"\0\0"
 
 
 class FrameBuffer:
     """An unfinished frame of one connection, with its length prefix."""
 
-    __slots__ = ("data", "filled", "frame_size_max", "total", "view")
+    __slots__ = ("_measured", "data", "filled", "frame_size_max", "ordinary_size_max", "total", "view")
 
-    def __init__(self, frame_size_max: int) -> None:
+    def __init__(self, frame_size_max: int, ordinary_size_max: int = UNLIMITED) -> None:
         self.frame_size_max = frame_size_max
+        self.ordinary_size_max = ordinary_size_max
+        self._measured = False
         self.data = bytearray()
         self.view = memoryview(self.data)
         self.filled = 0
@@ -34,14 +40,27 @@ class FrameBuffer:
         """`rest` is the beginning of a frame that is not complete."""
         self.filled = 0
         self.total = 0
+        self._measured = False
         self._room(max(len(rest), _LENGTH))
         self.view[: len(rest)] = rest
         self.filled = len(rest)
         self._measure()
 
     def _measure(self) -> None:
-        if self.filled >= _LENGTH:
-            self.total = frame_size(self.view, 0, self.frame_size_max) + _LENGTH
+        """As soon as enough is there to judge: the length, and the kind of a frame that is long."""
+        if self.filled < _LENGTH:
+            return
+        size = frame_size(self.view, 0, self.frame_size_max)
+        self.total = size + _LENGTH
+        if size <= self.ordinary_size_max:
+            self._measured = True
+        elif self.filled >= _KIND_END:
+            self._measured = True
+            if self.view[_LENGTH:_KIND_END] != _PRODUCE:
+                raise ProtocolError(
+                    f"a request of {size} bytes that writes no records; up to {self.ordinary_size_max} are taken "
+                    "(flint.request.max.bytes)"
+                )
 
     def wanted_capacity(self) -> int:
         """How large the buffer must become before more can be received."""
@@ -71,7 +90,7 @@ class FrameBuffer:
     def received(self, count: int) -> bool:
         """True if the frame is complete."""
         self.filled += count
-        if not self.total:
+        if not self._measured:
             self._measure()
         return self.total > 0 and self.filled == self.total
 

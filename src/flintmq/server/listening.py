@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,8 +13,10 @@ from functools import partial
 
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
+from flintmq.metrics import ConnectionCounters
 from flintmq.server.budget import Budget
 from flintmq.server.connection import Connection, Dispatch, Shared
+from flintmq.server.refusals import Refusal
 from flintmq.settings import BrokerConfig, Listener
 
 logger = logging.getLogger(__name__)
@@ -23,6 +26,8 @@ _SWEEPS_PER_IDLE_TIME = 20
 _DRAIN_STEP_S = 0.01
 _CLOSING_S = 1.0
 _PORT_ATTEMPTS = 16
+_DESCRIPTORS_RESERVED = 256
+_UNLIMITED = 1 << 31
 # A client that stops in the middle of a request holds memory that others may need.
 FRAME_STALL_S = 30.0
 MEMORY_KEPT_S = 5.0
@@ -36,11 +41,13 @@ class Server:
         dispatcher: Dispatch,
         executor: Executor,
         config: Callable[[], BrokerConfig],
+        counters: ConnectionCounters | None = None,
     ) -> None:
         settings = config()
         self._loop = loop
         self._config = config
         self._per_peer: Counter[str] = Counter()
+        self._connections_max = _connections_max(settings.flint_segment_descriptors)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self.bound: list[Listener] = []
@@ -50,16 +57,22 @@ class Server:
             executor=executor,
             budget=Budget(settings.queued_max_request_bytes),
             frame_size_max=settings.socket_request_max_bytes,
+            ordinary_frame_size_max=settings.flint_request_max_bytes,
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
             connections={},
             buffer=Shared.new_buffer(),
             admits=self._admits,
             on_closed=self._closed,
+            counters=counters or ConnectionCounters(),
         )
 
     @property
     def connections(self) -> Sequence[Connection]:
         return list(self._shared.connections)
+
+    @property
+    def budget(self) -> Budget:
+        return self._shared.budget
 
     async def start(self) -> None:
         for listener, sock in bind_all(self._config().listeners):
@@ -76,6 +89,8 @@ class Server:
         peer = connection.session.peer_host
         if len(self._shared.connections) >= config.max_connections:
             return f"{config.max_connections} connections are open (max.connections)"
+        if len(self._shared.connections) >= self._connections_max:
+            return f"{self._connections_max} connections are open, and the other descriptors are for files"
         if self._per_peer[peer] >= config.max_connections_per_ip:
             return f"{peer} has {config.max_connections_per_ip} connections (max.connections.per.ip)"
         self._per_peer[peer] += 1
@@ -105,7 +120,7 @@ class Server:
                 connection.active_at = now
             quiet_s = now - connection.active_at
             if quiet_s > FRAME_STALL_S and connection.is_stalled:
-                connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago")
+                connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago", Refusal.STALLED)
             elif quiet_s > idle_s > 0 and not connection.in_flight:
                 connection.close()
             elif quiet_s > MEMORY_KEPT_S:
@@ -132,6 +147,17 @@ class Server:
         deadline = self._loop.time() + _CLOSING_S
         while self._shared.connections and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_STEP_S)
+
+
+def _connections_max(segment_descriptors: int) -> int:
+    """How many connections leave descriptors enough for the log files, whatever `max.connections` says.
+
+    A connection may take two, while its client does not take an answer; that one is given up if none is left.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _UNLIMITED
+    return max(limit - segment_descriptors - _DESCRIPTORS_RESERVED, limit // 4)
 
 
 def bind_all(listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:

@@ -16,7 +16,7 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from flintmq.effects import Executor
@@ -25,11 +25,18 @@ from flintmq.storage.segment import FileRange
 Piece = bytes | bytearray | memoryview | FileRange
 
 _GATHERED_MAX = 64
+# A larger answer is not worth keeping back, or joining to others.
+_CORKED_BYTES_MAX = 32 * 1024
 _PROBE_STRIDE = 256 * 1024
 _READ_AHEAD = 1024 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _HAS_SENDFILE = hasattr(os, "sendfile") and os.uname().sysname == "Linux"
+
+
+def memory_of(pieces: Iterable[Piece]) -> int:
+    """The bytes of an answer that are in memory."""
+    return sum(len(piece) for piece in pieces if not isinstance(piece, FileRange))
 
 
 class Watcher(Protocol):
@@ -42,8 +49,8 @@ class Watcher(Protocol):
 
 class Outbound:
     __slots__ = (
-        "_abort", "_drained", "_duplicate", "_executor", "_fd", "_probed", "_queue", "_reading", "_socket",
-        "_watcher", "_watching", "pending_bytes", "progressed",
+        "_abort", "_corked", "_corked_bytes", "_drained", "_duplicate", "_executor", "_fd", "_is_corked",
+        "_probed", "_queue", "_reading", "_socket", "_watcher", "_watching", "pending_bytes", "progressed",
     )  # fmt: skip
 
     def __init__(
@@ -70,28 +77,66 @@ class Outbound:
         self._watching = False
         self._reading = False
         self._probed: FileRange | None = None
+        self._is_corked = False
+        self._corked: list[bytes | bytearray | memoryview] = []
+        self._corked_bytes = 0
 
-    def send(self, pieces: Sequence[Piece]) -> None:
+    @property
+    def held_bytes(self) -> int:
+        """What waits here in memory; `pending_bytes` counts what lies in files as well."""
+        return memory_of(self._queue)
+
+    def send(self, pieces: Sequence[Piece]) -> int:
+        """Send now what the socket takes, the rest when it can; how many bytes that is in all."""
         queue = self._queue
-        if len(pieces) == 1 and not queue:
-            # Nearly every reply: one buffer that the socket takes at once.
-            piece = pieces[0]
-            if not isinstance(piece, FileRange):
+        sent = 0
+        if len(pieces) == 1 and not queue and not isinstance(piece := pieces[0], FileRange):
+            # Nearly every reply: one buffer that the socket takes at once, or that waits for its company.
+            if self._is_corked and len(piece) <= _CORKED_BYTES_MAX:
+                self._corked.append(piece)
+                self._corked_bytes += len(piece)
+                if self._corked_bytes > _CORKED_BYTES_MAX:
+                    self._push_corked()
+                return len(piece)
+            if self._corked:
+                self._push_corked()
+            if not queue:
                 try:
                     sent = self._socket.send(piece)
                 except BlockingIOError:
-                    sent = 0
+                    pass
                 except OSError:
                     self._fail()
-                    return
+                    return 0
                 if sent == len(piece):
-                    return
+                    return sent
                 pieces = (memoryview(piece)[sent:],)
+        elif self._corked:
+            self._push_corked()
+        size = 0
         for piece in pieces:
-            self.pending_bytes += piece.size if isinstance(piece, FileRange) else len(piece)
+            size += piece.size if isinstance(piece, FileRange) else len(piece)
             queue.append(piece)
+        self.pending_bytes += size
         if not self._watching and not self._reading:
             self._pump()
+        return sent + size
+
+    def cork(self) -> None:
+        """Keep small answers until `uncork`, which sends them in one call."""
+        self._is_corked = True
+
+    def uncork(self) -> None:
+        self._is_corked = False
+        if self._corked:
+            self._push_corked()
+
+    def _push_corked(self) -> None:
+        corked, self._corked = self._corked, []
+        self._corked_bytes = 0
+        was_corked, self._is_corked = self._is_corked, False
+        self.send(corked if len(corked) == 1 else [b"".join(corked)])
+        self._is_corked = was_corked
 
     def _pump(self) -> None:
         if self._fd < 0:
@@ -212,7 +257,12 @@ class Outbound:
         if self._watching:
             return
         if self._duplicate < 0:
-            self._duplicate = os.dup(self._fd)
+            try:
+                self._duplicate = os.dup(self._fd)
+            except OSError:
+                # No descriptor is left: those that are needed for files come before a slow client.
+                self._fail()
+                return
         self._watching = True
         self._watcher.add_writer(self._duplicate, self._pump)
 
@@ -223,6 +273,8 @@ class Outbound:
     def _forget(self) -> None:
         """Let go of everything that was to be sent, the files among it first of all."""
         self._queue.clear()
+        self._corked.clear()
+        self._corked_bytes = 0
         self._probed = None
         self.pending_bytes = 0
 

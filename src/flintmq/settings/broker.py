@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flintmq.settings.declaration import Dynamic, setting, settings_of
-from flintmq.settings.kinds import INT_MAX, LONG_MAX, Check, Kind, at_least, between, one_of
+from flintmq.settings.kinds import INT_MAX, LONG_MAX, Check, Kind, at_least, between, one_of, read_value
 from flintmq.settings.listeners import (
     DEFAULT_PORT,
     LOOPBACK,
@@ -45,6 +45,10 @@ def _read_protocol_map(text: str) -> str:
         if protocol != "PLAINTEXT":
             raise ValueError(f"{name}:{protocol} is not available in this version, only PLAINTEXT is")
     return text.strip()
+
+
+def _read_optional_port(text: str) -> object:
+    return read_value(Kind.INT, text) if text.strip() else -1
 
 
 def _read_level(text: str) -> str:
@@ -235,6 +239,14 @@ class BrokerConfig:
         check=at_least(1),
         doc="The largest request; a larger one closes its connection.",
     )
+    flint_request_max_bytes: int = setting(
+        "flint.request.max.bytes",
+        Kind.INT,
+        16 << 20,
+        check=at_least(1 << 20),
+        doc="The largest request that writes no records, so any but Produce; a larger one closes its connection. "
+        "Such a request is taken apart piece by piece: one of 100,000 partitions has a few megabytes.",
+    )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         Kind.LONG,
@@ -309,7 +321,69 @@ class BrokerConfig:
         read=_read_level,
         check=one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
         dynamic=Dynamic.PER_BROKER,
-        doc="How much the broker logs: DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+        doc="How much the broker logs: DEBUG, INFO, WARNING, ERROR or CRITICAL. Single modules are set apart by "
+        "the resource BROKER_LOGGER.",
+    )
+    flint_log_format: str = setting(
+        "flint.log.format",
+        Kind.STRING,
+        "text",
+        check=one_of("text", "json"),
+        doc="What standard error gets: `text` is for people, in colour on a terminal; `json` is one object a line.",
+    )
+    flint_log_file: str = setting(
+        "flint.log.file",
+        Kind.STRING,
+        "",
+        doc="A file that gets every log line as well, always one JSON object a line. Empty writes none.",
+    )
+    flint_log_file_max_bytes: int = setting(
+        "flint.log.file.max.bytes",
+        Kind.LONG,
+        64 << 20,
+        check=at_least(4096),
+        doc="The log file is put aside with a number behind its name once it would grow beyond this.",
+    )
+    flint_log_file_count: int = setting(
+        "flint.log.file.count",
+        Kind.INT,
+        5,
+        check=between(2, 1000),
+        doc="Log files kept in all, the one in use among them.",
+    )
+    flint_rest_host: str = setting(
+        "flint.rest.host",
+        Kind.STRING,
+        "127.0.0.1",
+        aliases=("rest_host",),
+        doc="The address of the HTTP listener for metrics and health. The default is this machine only; empty "
+        "means every interface. Whoever reaches it can read all it says, so open it to those who may.",
+    )
+    flint_rest_port: int = setting(
+        "flint.rest.port",
+        Kind.INT,
+        30004,
+        aliases=("rest_port",),
+        read=_read_optional_port,
+        check=between(-1, 65535),
+        doc="The port of the HTTP listener; 0 takes a free one, -1 or nothing at all switches the listener off. "
+        "If it is left at its default and the port is taken, the broker warns and does without.",
+    )
+    flint_metrics_partitions_max: int = setting(
+        "flint.metrics.partitions.max",
+        Kind.INT,
+        1000,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Partitions that have metrics of their own; the sizes of the rest are told as one sum.",
+    )
+    flint_profile: bool = setting(
+        "flint.profile",
+        Kind.BOOLEAN,
+        False,
+        aliases=("profile",),
+        doc="Take samples of where the broker spends its time, and write them as a flame graph (`profile.svg`) "
+        "and as text (`profile.folded`) into the data folder at the stop and on SIGUSR2.",
     )
 
     def fault(self) -> str | None:

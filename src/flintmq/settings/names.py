@@ -21,6 +21,9 @@ SHORT_NAMES: Mapping[str, str] = {
     "record_storage_path": "log.dirs",
     "kafka_cfg_num_partitions": "num.partitions",
     "log_level": "flint.log.level",
+    "rest_port": "flint.rest.port",
+    "rest_host": "flint.rest.host",
+    "profile": "flint.profile",
     PORTS: "listeners",
     HOSTNAME: "listeners",
 }
@@ -28,11 +31,9 @@ SHORT_NAMES: Mapping[str, str] = {
 
 UNAVAILABLE: Mapping[str, str] = {
     "max_memory": "memory-first topics",
-    "rest_port": "the REST interface",
     "purge_on_fetch": "purging on fetch",
     "enable_consumer_groups": "consumer groups",
     "plugin_paths": "plugins",
-    "profile": "profiles",
 }
 """Short names whose feature is not there yet, and the feature."""
 

@@ -3,7 +3,7 @@
 One flush at a time runs in a thread for each log; all that was appended meanwhile waits for the next one,
 so that one fsync serves every producer that waits. A failed fsync is never retried: the kernel may have
 dropped the pages and would report success the second time. The log goes offline instead. Only an index that
-found no room on the disk is tried again: it is written anew each time.
+found no room on the disk, and a file for which no descriptor was left, are tried again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from flintmq.effects import Clock, Executor
 from flintmq.storage.log import Log
-from flintmq.storage.syncing import Flush, NoSpace
+from flintmq.storage.syncing import NO_DESCRIPTORS, Flush, NoSpace
 
 logger = logging.getLogger(__name__)
 
@@ -57,19 +57,26 @@ class Flusher:
         try:
             work = self._log.prepare_flush()
         except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                self._wait(f"{error}.")
+                return
             self._log.go_offline(f"its files could not be opened for a flush: {error}")
             self._flushed()
             return
         self._running = True
-        self._executor.submit(work.run, lambda _, error: self._done(work, error))
+        began = self._clock.monotonic()
+        self._executor.submit(work.run, lambda _, error: self._done(work, error, began))
 
-    def _done(self, work: Flush, error: BaseException | None) -> None:
+    def _done(self, work: Flush, error: BaseException | None, began: float) -> None:
+        counters = self._log.counters
+        counters.flushed(self._clock.monotonic() - began)
+        counters.flush_failures += error is not None
         self._running = False
-        self._short_of_space = isinstance(error, NoSpace)
+        self._short_of_space = False
         if error is None:
             self._log.flushed(work, self._clock.now_ms())
         elif isinstance(error, NoSpace):
-            logger.error("%s is not flushed: %s Trying again when there is room.", self._log.name, error)
+            self._wait(str(error))
             return
         else:
             self._log.go_offline(f"fsync failed: {error}")
@@ -77,3 +84,7 @@ class Flusher:
         if self._again:
             self._again = False
             self.after_append()
+
+    def _wait(self, why: str) -> None:
+        self._short_of_space = True
+        logger.error("%s is not flushed: %s Trying again when there is room.", self._log.name, why)

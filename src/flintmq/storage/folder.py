@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from flintmq.effects import Clock, Disk, Executor, read_file, write_atomically, write_plainly
 from flintmq.errors import ConfigurationError, CorruptionError, StorageError
+from flintmq.metrics import LogCounters
 from flintmq.model.uuids import encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage import checkpoints
@@ -52,9 +53,18 @@ class Assigned:
 
 class LogFolder:
     def __init__(
-        self, path: str, *, disk: Disk, clock: Clock, executor: Executor, descriptors: int, threads: int = 2
+        self,
+        path: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        executor: Executor,
+        descriptors: int,
+        threads: int = 2,
+        counters: LogCounters | None = None,
     ) -> None:
         self.path = path
+        self.counters = counters or LogCounters()
         self.logs: dict[TopicPartition, Log] = {}
         self._disk = disk
         self._clock = clock
@@ -264,6 +274,7 @@ class LogFolder:
             config=partition.config,
             disk=self._disk,
             descriptors=self._descriptors,
+            counters=self.counters,
         )
 
     def _put_aside(self, wanted: list[Assigned], deleting: frozenset[bytes]) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from flintmq.effects import Disk, write_plainly
 from flintmq.errors import CorruptionError, ErrorCode, LogOffline, RequestError, StorageError
+from flintmq.metrics import LogCounters
 from flintmq.model.batch import (
     HEADER_SIZE,
     LENGTH_END,
@@ -35,7 +36,15 @@ from flintmq.storage.lookups import UNPACKED_BYTES_MAX as UNPACKED_BYTES_MAX
 from flintmq.storage.lookups import TimestampOffset, first_since
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
-from flintmq.storage.syncing import EPOCHS_FILE, NO_SPACE, Flush, Gate, Sealed, encode_metadata
+from flintmq.storage.syncing import (
+    EPOCHS_FILE,
+    NO_DESCRIPTORS,
+    NO_SPACE,
+    Flush,
+    Gate,
+    Sealed,
+    encode_metadata,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +85,7 @@ class Log:
         config: TopicConfig,
         disk: Disk,
         descriptors: Descriptors,
+        counters: LogCounters | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -100,6 +110,7 @@ class Log:
         self.gate = Gate()
         self.disk = disk
         self.descriptors = descriptors
+        self.counters = counters or LogCounters()
         self._high_watermark = 0
         self._visible_segment: Segment | None = None
         self._visible_position = 0
@@ -151,6 +162,7 @@ class Log:
         if header.producer_id != NO_PRODUCER_ID:
             duplicate = self.producers.check(header)
             if duplicate is not None:
+                self.counters.duplicates += 1
                 return Appended(
                     duplicate.first_offset,
                     duplicate.last_offset,
@@ -182,6 +194,8 @@ class Log:
 
     def _undo_write(self, segment: Segment, error: OSError) -> None:
         """Part of a batch may have been written: take it away again, or serve nothing more."""
+        if error.errno in NO_DESCRIPTORS:
+            raise StorageError(f"No descriptor is left for {self.name}: {error}.") from error
         try:
             file = segment.open()
             file.truncate(segment.size)
@@ -508,6 +522,7 @@ class Log:
         """
         if offset <= self.start_offset:
             return []
+        self.counters.records_deleted += offset - self.start_offset
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.corrupt = [bad for bad in self.corrupt if bad.end_offset > offset]

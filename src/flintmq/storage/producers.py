@@ -3,12 +3,14 @@
 For each producer id: its epoch, its last five batches (so that a retry gets its original offset), and the
 first offset of its open transaction. The earliest open transaction bounds the last stable offset.
 `check` decides and changes nothing; `record` is the only change, for a live append and in recovery alike.
+
+Anybody may write under any id, so their number is bounded: when there are too many, the one that has not written
+for the longest time is forgotten, unless it has an open transaction. One that comes back starts afresh.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +20,8 @@ from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
 
 BATCHES_KEPT = 5
+PRODUCERS_MAX = 50_000
+"""Of one log. Each takes about half a kilobyte, and a snapshot of them all is written when a segment is full."""
 SNAPSHOT_VERSION = 1
 
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -42,7 +46,8 @@ class Producer:
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
-        self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_KEPT)
+        # The oldest first. A deque would take a kilobyte for one entry.
+        self.batches: list[ProducerBatch] = []
         self.last_timestamp = -1
         self.coordinator_epoch = -1
         self.txn_first_offset = -1
@@ -53,7 +58,7 @@ class Producer:
 
 
 class Producers:
-    """The producers of one log, in the order in which they first wrote."""
+    """The producers of one log, in the order in which they last wrote."""
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
@@ -109,12 +114,17 @@ class Producers:
     def record(self, batch: BatchHeader, base_offset: int) -> None:
         """A data batch of a producer is now in the log at `base_offset`."""
         producer_id = batch.producer_id
-        producer = self._producers.get(producer_id)
+        producer = self._producers.pop(producer_id, None)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, batch.producer_epoch)
+            producer = Producer(producer_id, batch.producer_epoch)
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._forget_one()
         elif producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
+        self._producers[producer_id] = producer
+        if len(producer.batches) == BATCHES_KEPT:
+            del producer.batches[0]
         producer.batches.append(
             ProducerBatch(
                 batch.base_sequence,
@@ -128,6 +138,12 @@ class Producers:
         if producer.txn_first_offset < 0 and batch.is_transactional:
             producer.txn_first_offset = base_offset
             self._open[producer_id] = base_offset
+
+    def _forget_one(self) -> None:
+        for producer_id in self._producers:
+            if producer_id not in self._open:
+                del self._producers[producer_id]
+                return
 
     def end_transaction(
         self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int

@@ -33,10 +33,12 @@ reboot takes the pages and the file alike.
 
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+"""No file can be opened just now: clients hold too many connections. Nothing was written, and it will pass."""
 
 
 class NoSpace(StorageError):
-    """A file beside the log could not be written for want of space; nothing is lost by trying again."""
+    """A file could not be opened or written for want of room; nothing is lost by trying again."""
 
 
 class Gate:
@@ -122,7 +124,10 @@ class Flush:
                 self._gate.replace(self._disk, f"{self._folder}/{METADATA_FILE}", self._metadata)
                 self._gate.replace(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs)
                 self._disk.sync_dir(self._folder.rpartition("/")[0])
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                # An open, for no sync fails like that.
+                raise NoSpace(f"No descriptor is left for the files of {self._folder}.") from error
             self._leave_mark()
             raise
 

@@ -151,13 +151,27 @@ def test_short_names_of_b10_in_the_environment() -> None:
     assert loaded.broker.flint_log_level == "WARNING"
 
 
+def test_short_names_of_the_http_listener_and_the_profile() -> None:
+    loaded = load(file=yaml("rest_port: 8080\nrest_host: 0.0.0.0"), environ={"PROFILE": "true"})
+    broker = loaded.broker
+    assert (broker.flint_rest_host, broker.flint_rest_port, broker.flint_profile) == ("0.0.0.0", 8080, True)
+    assert load(environ={"FLINTMQ_REST_HOST": "::1"}).broker.flint_rest_host == "::1"
+
+
+@pytest.mark.parametrize("text", ["", "-1"])
+def test_the_http_port_can_be_nothing(text: str) -> None:
+    assert load(environ={"REST_PORT": text}).broker.flint_rest_port == -1
+    with pytest.raises(ConfigurationError, match=r"REST_PORT.*between -1 and 65535"):
+        load(environ={"REST_PORT": "65536"})
+
+
 def test_features_that_are_not_there_yet_warn_instead_of_failing() -> None:
     loaded = load(
-        file=yaml("max_memory: 1GB\nrest_port: 30004\npurge_on_fetch: true\nplugin_paths: [a.wasm]"),
-        environ={"PROFILE": "dev", "ENABLE_CONSUMER_GROUPS": "true"},
+        file=yaml("max_memory: 1GB\npurge_on_fetch: true\nplugin_paths: [a.wasm]"),
+        environ={"ENABLE_CONSUMER_GROUPS": "true"},
     )
     assert loaded.static == {}
-    assert len(loaded.warnings) == 6
+    assert len(loaded.warnings) == 4
     assert all("not available in this version, ignored" in warning for warning in loaded.warnings)
 
 

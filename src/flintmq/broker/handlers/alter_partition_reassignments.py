@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.answers import reason_of
 from flintmq.broker.request import Request
 from flintmq.errors import RequestError
 from flintmq.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -26,9 +27,12 @@ def handle(
     responses = []
     for topic in message.topics:
         results = []
+        unknown = _unknown(topic.name, services)
         for wanted in topic.partitions:
             result = Result(partition_index=wanted.partition_index, error_message=None)
             try:
+                if unknown is not None:
+                    raise unknown
                 services.topics.check_reassignment(
                     topic.name,
                     wanted.partition_index,
@@ -36,7 +40,7 @@ def handle(
                     factor_may_change=message.allow_replication_factor_change,
                 )
             except RequestError as error:
-                result.error_code, result.error_message = error.code, str(error)
+                result.error_code, result.error_message = error.code, reason_of(error)
             results.append(result)
         responses.append(Topic(name=topic.name, partitions=results))
     return AlterPartitionReassignmentsResponse(
@@ -44,3 +48,12 @@ def handle(
         error_message=None,
         responses=responses,
     )
+
+
+def _unknown(name: str, services: Services) -> RequestError | None:
+    """Found once for all partitions: the name in the message may be long, and the partitions many."""
+    try:
+        services.topics.find(name)
+    except RequestError as error:
+        return RequestError(error.code, reason_of(error))
+    return None

@@ -6,11 +6,11 @@ hand. `validate_only` checks without doing. A topic that comes twice is refused.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError
 from flintmq.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
@@ -30,12 +30,10 @@ async def handle(
         for name, count in counts.items()
         if count > 1
     ]
-    results += await asyncio.gather(
-        *(
-            _add(topic, services, validate_only=message.validate_only)
-            for topic in message.topics
-            if counts[topic.name] == 1
-        )
+    results += await gather_in_turns(
+        _add(topic, services, validate_only=message.validate_only)
+        for topic in message.topics
+        if counts[topic.name] == 1
     )
     return CreatePartitionsResponse(results=results)
 
@@ -51,5 +49,5 @@ async def _add(
             topic.name, topic.count, assignments, validate_only=validate_only
         )
     except (FlintError, OSError) as error:
-        return Result(name=topic.name, error_code=error_code_of(error), error_message=str(error))
+        return Result(name=topic.name, error_code=error_code_of(error), error_message=reason_of(error))
     return Result(name=topic.name)

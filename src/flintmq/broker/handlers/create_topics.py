@@ -8,11 +8,11 @@ comes twice is refused. Topics that do not depend on each other are written toge
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.topics import NewTopic, check_total
 from flintmq.errors import ErrorCode, FlintError, RequestError
@@ -49,13 +49,14 @@ async def _results(
 ) -> list[Result]:
     try:
         check_total(
-            (len(topic.assignments) or topic.num_partitions for topic in topics),
+            # One that asks for none will be refused, but is counted: it costs as much to look at.
+            (len(topic.assignments) or topic.num_partitions or 1 for topic in topics),
             default=services.configs.broker.num_partitions,
         )
     except RequestError as error:
         return [_failure(topic.name, error) for topic in topics]
-    return await asyncio.gather(
-        *(_create(request, topic, services, validate_only=message.validate_only) for topic in topics)
+    return await gather_in_turns(
+        _create(request, topic, services, validate_only=message.validate_only) for topic in topics
     )
 
 
@@ -106,4 +107,4 @@ def _configs(new: NewTopic, services: Services) -> list[Config]:
 
 
 def _failure(name: str, error: Exception) -> Result:
-    return Result(name=name, error_code=error_code_of(error), error_message=str(error))
+    return Result(name=name, error_code=error_code_of(error), error_message=reason_of(error))

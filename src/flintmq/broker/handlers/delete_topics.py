@@ -7,11 +7,11 @@ TOPIC_DELETION_DISABLED, and before version 3, which does not know it, with INVA
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
 from flintmq.errors import ErrorCode, FlintError
@@ -36,7 +36,7 @@ async def handle(request: Request, message: DeleteTopicsRequest, services: Servi
             responses=[_refusal(one, code, "delete.topic.enable is false.") for one in wanted]
         )
     results, found = _find(wanted, services)
-    results += await asyncio.gather(*(_delete(topic, services) for topic in found))
+    results += await gather_in_turns(_delete(topic, services) for topic in found)
     return DeleteTopicsResponse(responses=results)
 
 
@@ -81,7 +81,10 @@ async def _delete(topic: TopicImage, services: Services) -> Result:
         await services.topics.delete(topic)
     except (FlintError, OSError) as error:
         return Result(
-            name=topic.name, topic_id=topic.id, error_code=error_code_of(error), error_message=str(error)
+            name=topic.name,
+            topic_id=topic.id,
+            error_code=error_code_of(error),
+            error_message=reason_of(error),
         )
     return Result(name=topic.name, topic_id=topic.id)
 

@@ -2,7 +2,8 @@
 
 Resources are topics, this broker by its number, all brokers by the empty name (only what is set dynamically
 for all of them), and this broker's loggers (KIP-412). No names, or null, means all settings. Synonyms are told
-if asked for, types and explanations from version 3 on. The value of a secret is never told.
+if asked for, types and explanations from version 3 on. The value of a secret is never told. Large requests are
+handled one at a time, and one answer has a bounded number of settings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flintmq.broker import loggers
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
 from flintmq.broker.request import Request
 from flintmq.cluster.config_changes import ResourceType, check_node
 from flintmq.cluster.topics import check_name
@@ -31,19 +32,37 @@ _FIRST_WITH_TYPES = 3
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
 # A client may ask for every topic at once: others get their turn after so many.
 _RESOURCES_PER_TURN = 4
+# A resource may be named again and again, and each time has dozens of settings.
+CONFIGS_MAX = 100_000
 
 
 async def handle(
     request: Request, message: DescribeConfigsRequest, services: Services
 ) -> DescribeConfigsResponse:
+    if len(message.resources) <= _RESOURCES_PER_TURN:
+        return await _respond(request, message, services)
+    async with services.describing:
+        return await _respond(request, message, services)
+
+
+async def _respond(
+    request: Request, message: DescribeConfigsRequest, services: Services
+) -> DescribeConfigsResponse:
     results = []
+    room = CONFIGS_MAX
     for count, wanted in enumerate(message.resources, 1):
         result = Result(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
         try:
+            if room <= 0:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"One answer tells of {CONFIGS_MAX} settings; ask for fewer resources at once.",
+                )
             result.configs = _configs(request, message, wanted, services)
+            room -= len(result.configs)
         except FlintError as error:
             result.error_code = error_code_of(error)
-            result.error_message = str(error)
+            result.error_message = reason_of(error)
         results.append(result)
         if count % _RESOURCES_PER_TURN == 0:
             await asyncio.sleep(0)

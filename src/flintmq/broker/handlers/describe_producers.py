@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
 from flintmq.broker.request import Request
 from flintmq.cluster.leadership import led_partition
 from flintmq.cluster.topics import check_name
-from flintmq.errors import FlintError
+from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:
@@ -18,27 +18,37 @@ Topic = DescribeProducersResponse.TopicResponse
 Partition = DescribeProducersResponse.PartitionResponse
 Producer = DescribeProducersResponse.ProducerState
 
+PRODUCERS_MAX = 100_000
+
 
 def handle(
     request: Request, message: DescribeProducersRequest, services: Services
 ) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            Topic(
-                name=topic.name,
-                partitions=[_describe(topic.name, index, services) for index in topic.partition_indexes],
-            )
-            for topic in message.topics
-        ]
-    )
+    room = PRODUCERS_MAX
+    topics = []
+    for topic in message.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            described = _describe(topic.name, index, services, room)
+            room -= len(described.active_producers)
+            partitions.append(described)
+        topics.append(Topic(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
 
 
-def _describe(topic: str, index: int, services: Services) -> Partition:
+def _describe(topic: str, index: int, services: Services, room: int) -> Partition:
     try:
         check_name(topic)
         partition = led_partition(services.partitions, services.metadata.image, topic, index)
+        if len(partition.log.producers) > room:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"One answer tells of {PRODUCERS_MAX} producers; ask for fewer partitions at once.",
+            )
     except FlintError as error:
-        return Partition(partition_index=index, error_code=error_code_of(error), error_message=str(error))
+        return Partition(
+            partition_index=index, error_code=error_code_of(error), error_message=reason_of(error)
+        )
     return Partition(
         partition_index=index,
         active_producers=[

@@ -38,7 +38,7 @@ def handle(request: Request, message: ElectLeadersRequest, services: Services) -
                 code, why = ErrorCode.ELECTION_NOT_NEEDED, "The partition has its preferred leader."
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                why = f"There is no partition {wanted.topic}-{index}."
+                why = "There is no such partition."
             elected.append(Result(partition_id=index, error_code=code, error_message=why))
         results.append(Topic(topic=wanted.topic, partition_result=elected))
     return ElectLeadersResponse(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# A client that asks for the wrong thing is told so; the log is for what an operator must see.
+_OUR_FAULT = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+
 
 def handle(request: Request, services: Services) -> None:
     assert request.frame is not None
@@ -71,6 +74,7 @@ class _Fetch:
             or self._max_wait_ms <= 0
             or not context.wanted
             or context.error is not ErrorCode.NONE
+            or not self._services.waiting.may_wait(len(context.wanted))
         ):
             self._request.pieces = self._pieces()
         else:
@@ -116,7 +120,7 @@ class _Fetch:
                     log.verify(records)
         except (FlintError, OSError) as error:
             code = error_code_of(error)
-            if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            if code in _OUR_FAULT:
                 logger.warning("reading %s at offset %d: %s", log.name, wanted.fetch_offset, error)
             return Fetched(wanted.partition, code)
         return Fetched(
@@ -146,6 +150,7 @@ class _Fetch:
 
     def _park(self, size: int) -> None:
         self._arrived = size
+        self._services.waiting.partitions += len(self._context.wanted)
         for wanted in self._context.wanted:
             partition = self._services.partitions.get(wanted.topic, wanted.partition)
             if partition is not None:
@@ -161,6 +166,8 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._request.poll is not None:
+            self._services.waiting.partitions -= len(self._context.wanted)
         self._request.poll = None
 
     def records_arrived(self, partition: Partition, size: int) -> None:
@@ -204,6 +211,8 @@ class _Fetch:
             result = self._results[wanted]
             if result.records is not None:
                 served.append(wanted)
+            elif result.error_code:
+                self._request.failed(result.error_code)
             if context.session is not None and not wanted.must_tell(result) and context.incremental:
                 continue
             if not topics or topics[-1][0] != wanted.topic:
@@ -212,6 +221,8 @@ class _Fetch:
         if context.session is not None:
             context.session.served(served)
         request = self._request
+        if context.error:
+            request.failed(context.error)
         pieces = encode_response(
             start_answer(request),
             request.version,

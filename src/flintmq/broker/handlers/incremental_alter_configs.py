@@ -6,11 +6,13 @@ broker's loggers (KIP-412), whose levels last until it stops. A resource that co
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from flintmq.broker import loggers
-from flintmq.broker.answers import error_code_of
+from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.lanes import TOPICS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.cluster.config_changes import ConfigChanges, ResourceType, check_node
 from flintmq.errors import ErrorCode, FlintError, RequestError
@@ -29,7 +31,9 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     counts = Counter((wanted.resource_type, wanted.resource_name) for wanted in message.resources)
     results = []
-    for wanted in message.resources:
+    for at, wanted in enumerate(message.resources, 1):
+        if at % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
         result = Result(
             resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
         )
@@ -39,7 +43,7 @@ async def handle(
             await _alter(wanted, services, validate_only=message.validate_only)
         except (FlintError, OSError) as error:
             result.error_code = error_code_of(error)
-            result.error_message = str(error)
+            result.error_message = reason_of(error)
         results.append(result)
     return IncrementalAlterConfigsResponse(responses=results)
 

@@ -139,9 +139,9 @@ async def _look_up(
         visible_end = _visible_end(log, isolation)
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = await services.executor.run(log.offset_of_max_timestamp)
+                found = await services.lookups.run(services.executor, log.offset_of_max_timestamp)
             else:
-                found = await services.executor.run(log.offset_for_time, timestamp)
+                found = await services.lookups.run(services.executor, log.offset_for_time, timestamp)
         except (FlintError, OSError) as error:
             answer.error_code = error_code_of(error)
             continue

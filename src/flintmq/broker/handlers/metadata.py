@@ -1,19 +1,20 @@
 """Metadata (3), versions 0–13: brokers, topics, leaders; topics are made on the way if allowed (Z3).
 
 No topics means all of them in version 0, and none from version 1 on, where null means all. Topics may be
-named by id from version 12 on. A topic that is made is answered at once: its leader is this broker.
+named by id from version 12 on. A topic that is made is answered at once: its leader is this broker. One request
+makes no more topics than CreateTopics would; the rest are unknown, until they are asked for again.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
 from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
-from flintmq.cluster.topics import NewTopic, check_name
+from flintmq.cluster.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
@@ -21,6 +22,7 @@ from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+Wanted = MetadataRequest.MetadataRequestTopic
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
@@ -37,8 +39,13 @@ def handle(
         and any(one.topic_id == ZERO_UUID and one.name not in topics for one in message.topics)
     ):
         return _respond_creating(request, message, services)
-    named = [_named(one, message, services) for one in message.topics]
+    named = [_named(one, message, services) for one in _distinct(message.topics)]
     return _respond(request, message, services, named)
+
+
+def _distinct(topics: list[Wanted]) -> Iterable[Wanted]:
+    """A topic is told once, however often it is named: it may have thousands of partitions."""
+    return {(one.topic_id, one.name): one for one in topics}.values() if len(topics) > 1 else topics
 
 
 async def _respond_creating(
@@ -52,13 +59,15 @@ async def _respond_creating(
         and one.topic_id == ZERO_UUID
         and one.name not in services.metadata.image.topics
     )
-    outcomes = await asyncio.gather(*(_create(name, services) for name in missing))
-    failed = {name: error for name, error in zip(missing, outcomes, strict=True) if error is not None}
+    room = max(1, REQUEST_PARTITIONS_MAX // services.configs.broker.num_partitions)
+    made = list(missing)[:room]
+    outcomes = await gather_in_turns(_create(name, services) for name in made)
+    failed = {name: error for name, error in zip(made, outcomes, strict=True) if error is not None}
     named = [
         Topic(name=one.name, error_code=failed[one.name].code)
         if one.name in failed
         else _named(one, message, services)
-        for one in message.topics
+        for one in _distinct(message.topics)
     ]
     return _respond(request, message, services, named)
 
@@ -71,7 +80,7 @@ async def _create(name: str, services: Services) -> RequestError | None:
     return None
 
 
-def _named(one: MetadataRequest.MetadataRequestTopic, message: MetadataRequest, services: Services) -> Topic:
+def _named(one: Wanted, message: MetadataRequest, services: Services) -> Topic:
     image = services.metadata.image
     if one.topic_id != ZERO_UUID:
         found = image.topics_by_id.get(one.topic_id)

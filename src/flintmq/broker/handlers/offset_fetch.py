@@ -55,7 +55,9 @@ def _group(group: OffsetFetchRequest.OffsetFetchRequestGroup, by_id: bool, servi
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    Partitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)
+                    Partitions(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
+                    )
                     for index in topic.partition_indexes
                 ],
             )

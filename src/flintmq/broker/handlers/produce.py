@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of, finish_answer, start_answer
+from flintmq.broker.answers import error_code_of, finish_answer, reason_of, start_answer
 from flintmq.broker.request import Pieces, Request
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
@@ -48,6 +48,8 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
 def _is_simple(message: ProduceRequest, services: Services) -> bool:
     """True unless records must be opened or topics made, which takes time."""
     create = services.configs.broker.flint_auto_create_topics_on_produce
+    if not create and not services.partitions.opening:
+        return True
     for topic, batches in message.topics:
         for index, _ in batches:
             partition = services.partitions.get(topic, index)
@@ -92,7 +94,7 @@ class _Produce:
                         raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
                     self._appended(answers, partition, partition.append(records, header))
                 except (FlintError, OSError) as error:
-                    answers.append(_failure(topic, index, error))
+                    answers.append(self._failure(topic, index, error))
         self._finish(services)
 
     async def run_slowly(self, message: ProduceRequest, services: Services) -> None:
@@ -113,7 +115,9 @@ class _Produce:
                     if header.is_transactional:
                         raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
                     if partition.must_open(header):
-                        opened = await services.executor.run(partition.open, bytes(records), header)
+                        opened = await services.opening.run(
+                            services.executor, partition.open, bytes(records), header
+                        )
                         if partition.deleted:
                             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                         # Recompression changed the header; the checks above still hold.
@@ -121,7 +125,7 @@ class _Produce:
                         header = read_header(records)
                     self._appended(answers, partition, partition.append(records, header))
                 except (FlintError, OSError) as error:
-                    answers.append(_failure(topic, index, error))
+                    answers.append(self._failure(topic, index, error))
         self._finish(services)
         if self._request.pieces is not None:
             self._request.connection.answered(self._request)
@@ -174,7 +178,7 @@ class _Produce:
         if failure is not None:
             topic_at, at = place
             topic, answers = self._answers[topic_at]
-            answers[at] = _failure(topic, answers[at].partition, StorageError(failure))
+            answers[at] = self._failure(topic, answers[at].partition, StorageError(failure))
         if not self._waiting and self._finished:
             if self._timer is not None:
                 self._timer.cancel()
@@ -199,8 +203,18 @@ class _Produce:
         for topic_at, at in self._waiting:
             answers = self._answers[topic_at][1]
             answers[at] = Produced(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
+            self._request.failed(ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
         self._request.answer(self._pieces())
+
+    def _failure(self, topic: str | bytes, index: int, error: Exception) -> Produced:
+        code = error_code_of(error)
+        self._request.failed(code)
+        if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
+            logger.error("writing to %s-%d failed: %s", topic, index, error)
+        message = reason_of(error) if str(error) != code.name else None
+        faults = error.faults if isinstance(error, RecordError) else ()
+        return Produced(index, code, error_message=message, record_errors=faults)
 
     def _pieces(self) -> Pieces:
         out = start_answer(self._request)
@@ -220,12 +234,3 @@ async def _create_if_missing(services: Services, topic: str | bytes) -> None:
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-
-
-def _failure(topic: str | bytes, index: int, error: Exception) -> Produced:
-    code = error_code_of(error)
-    if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
-        logger.error("writing to %s-%d failed: %s", topic, index, error)
-    message = str(error) if str(error) != code.name else None
-    faults = error.faults if isinstance(error, RecordError) else ()
-    return Produced(index, code, error_message=message, record_errors=faults)

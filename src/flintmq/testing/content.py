@@ -1,0 +1,133 @@
+"""What a broker holds, seen and changed from inside: no connection, no fault and no request log is involved.
+
+Runs in the broker's thread, on the same objects that the handlers use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from flintmq.broker.services import Services
+from flintmq.client.partitioner import partition_of_key
+from flintmq.cluster.partition import UNPACKED_BYTES_MAX, Partition
+from flintmq.cluster.topics import NewTopic
+from flintmq.errors import ErrorCode, RequestError, StorageError
+from flintmq.model.batch import CONTROL, HEADER_SIZE, read_header
+from flintmq.model.records import Header, build_batch, records_of
+from flintmq.storage.log import Isolation
+
+_READ_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record where it is stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """In milliseconds since the epoch."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def topics(services: Services) -> dict[str, int]:
+    """Names and partition counts, sorted by name."""
+    found = services.metadata.image.topics
+    return {name: len(found[name].partitions) for name in sorted(found)}
+
+
+async def create_topic(
+    services: Services, name: str, partitions: int, configs: Mapping[str, str | None]
+) -> None:
+    await services.topics.create(NewTopic(name, partitions, configs=configs))
+
+
+async def delete_topic(services: Services, name: str) -> None:
+    await services.topics.delete(services.topics.find(name))
+
+
+def records(services: Services, topic: str, partition: int | None) -> list[Record]:
+    """All that consumers can see, by partition and offset."""
+    count = len(services.topics.find(topic).partitions)
+    indexes = range(count) if partition is None else [partition]
+    return [record for index in indexes for record in _records_in(_partition(services, topic, index))]
+
+
+async def produce(
+    services: Services,
+    topic: str,
+    values: Sequence[bytes | None],
+    *,
+    key: bytes | None,
+    headers: Sequence[Header],
+    timestamp: int | None,
+    partition: int | None,
+) -> list[Record]:
+    """Append one batch and wait until it is visible. A topic that does not exist is made."""
+    if topic not in services.metadata.image.topics:
+        await services.topics.create(NewTopic(topic))
+    if partition is None:
+        count = len(services.topics.find(topic).partitions)
+        partition = 0 if key is None else partition_of_key(key, count)
+    target = _partition(services, topic, partition)
+    time_ms = services.clock.now_ms() if timestamp is None else timestamp
+    batch = memoryview(bytearray(build_batch([(key, value, time_ms, headers) for value in values])))
+    header = target.check(batch)
+    if target.must_open(header):
+        batch = memoryview(bytearray(target.open(bytes(batch), header)))
+        header = read_header(batch)
+    appended = target.append(batch, header)
+    await _visible(target, appended.last_offset)
+    written = list(_records_in(target, appended.base_offset))
+    return written[: len(values)]
+
+
+def _partition(services: Services, topic: str, index: int) -> Partition:
+    partition = services.partitions.get(topic, index)
+    if partition is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}.")
+    return partition
+
+
+async def _visible(partition: Partition, offset: int) -> None:
+    if partition.is_visible(offset):
+        return
+    seen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+    partition.when_visible(offset, seen.set_result)
+    failure = await seen
+    if failure is not None:
+        raise StorageError(failure)
+
+
+def _records_in(partition: Partition, start: int | None = None) -> Iterator[Record]:
+    log = partition.log
+    first = offset = log.start_offset if start is None else start
+    while offset < log.high_watermark:
+        found = log.read(offset, _READ_BYTES, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        if found is None:
+            return
+        data = memoryview(found.read())
+        while len(data) >= HEADER_SIZE:
+            header = read_header(data)
+            if header.size > len(data):
+                break
+            if not header.attributes & CONTROL:
+                for record in records_of(data[: header.size], limit=UNPACKED_BYTES_MAX):
+                    # A batch may begin before the offset that its log begins with.
+                    if record.offset >= first:
+                        yield Record(
+                            partition.topic,
+                            partition.index,
+                            record.offset,
+                            record.timestamp,
+                            record.key,
+                            record.value,
+                            record.headers,
+                        )
+            offset = header.last_offset + 1
+            data = data[header.size :]
