@@ -18,13 +18,12 @@ import yaml
 
 from flintmq.cli.main import main
 from flintmq.settings import Loaded, SettingsFile, load
-from flintmq.settings.names import is_known
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 
-HTTP_PORT = 30004
 HTTP_ADDRESS = "FLINTMQ_REST_HOST"
+HTTP_PORT = 30004
 """Where the listener for metrics and health binds; loopback, which no probe reaches, unless it is set."""
 
 
@@ -38,11 +37,8 @@ def read_yaml(path: str) -> Any:
 
 def settings_from(environ: Mapping[str, str], settings_file: str | None = None) -> Loaded:
     """What a broker with this environment and this file of `deploy/` would run with, or ConfigurationError."""
-    understood = {
-        name: value for name, value in environ.items() if name != HTTP_ADDRESS or is_known("rest_host")
-    }
     file = SettingsFile.of(settings_file, read(settings_file)) if settings_file else None
-    return load(command_line=[], environ=understood, file=file)
+    return load(command_line=[], environ=environ, file=file)
 
 
 def advertised(loaded: Loaded) -> dict[str, str]:
