@@ -167,7 +167,7 @@ def walk(
     position = 0
     for index in range(count):
         attributes, timestamp, offset_delta, key, value, headers, _, position = _record_at(
-            data, position, base_timestamp, index, with_headers=True
+            data, position, base_timestamp, index, with_content=True
         )
         if append_time is not None:
             timestamp = append_time
@@ -219,7 +219,7 @@ def check_records(
     newest_delta = 0
     for index in range(count):
         _, timestamp, offset_delta, key, _, _, header_count, position = _record_at(
-            data, position, base_timestamp, index, with_headers=False, headers_max=headers_left
+            data, position, base_timestamp, index, with_content=False, headers_max=headers_left
         )
         headers_left -= header_count
         if offset_delta != index:
@@ -408,13 +408,13 @@ def _record_at(
     base_timestamp: int,
     index: int,
     *,
-    with_headers: bool,
+    with_content: bool,
     headers_max: int = _INT32_MAX,
 ) -> tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...], int, int]:
     """Attributes, timestamp, offset delta, key, value, headers, their count, and the next record's position.
 
-    Headers are checked in any case; without `with_headers` they are not made, for many small ones take
-    far more memory than their bytes.
+    All is checked in any case. Without `with_content` headers are not made, for many small ones take far more
+    memory than their bytes, and keys and values are empty where they are there: a large one is not copied.
     """
     try:
         size, position = read_varint(data, position, 32)
@@ -424,14 +424,14 @@ def _record_at(
         attributes = data[position]
         timestamp_delta, position = read_varint(data, position + 1, 64)
         offset_delta, position = read_varint(data, position, 32)
-        key, position = _bytes_at(data, position, end, index)
-        value, position = _bytes_at(data, position, end, index)
+        key, position = _bytes_at(data, position, end, index, with_content)
+        value, position = _bytes_at(data, position, end, index, with_content)
         header_count, position = read_varint(data, position, 32)
         headers: tuple[Header, ...] = ()
         if header_count:
             if headers_max < header_count <= (end - position) // 2:
                 _too_many()
-            headers, position = _headers_at(data, position, end, header_count, index, with_headers)
+            headers, position = _headers_at(data, position, end, header_count, index, with_content)
     except IndexError:
         raise RecordError(ErrorCode.INVALID_RECORD, index, "is cut short") from None
     except OverflowError:
@@ -444,14 +444,14 @@ def _record_at(
     return attributes, timestamp, offset_delta, key, value, headers, header_count, position
 
 
-def _bytes_at(data: bytes, position: int, end: int, index: int) -> tuple[bytes | None, int]:
+def _bytes_at(data: bytes, position: int, end: int, index: int, wanted: bool) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position, 32)
     if size == -1:
         return None, position
     stop = position + size
     if size < 0 or stop > end:
         raise RecordError(ErrorCode.INVALID_RECORD, index, f"holds a field with a length of {size}")
-    return data[position:stop], stop
+    return data[position:stop] if wanted else b"", stop
 
 
 def _headers_at(
@@ -462,10 +462,10 @@ def _headers_at(
         raise RecordError(ErrorCode.INVALID_RECORD, index, f"claims {count} headers")
     headers: list[Header] = []
     for _ in range(count):
-        key, position = _bytes_at(data, position, end, index)
+        key, position = _bytes_at(data, position, end, index, wanted)
         if key is None:
             raise RecordError(ErrorCode.INVALID_RECORD, index, "has a header without a key")
-        value, position = _bytes_at(data, position, end, index)
+        value, position = _bytes_at(data, position, end, index, wanted)
         if wanted:
             headers.append((key.decode("utf-8", _KEY_ERRORS), value))
     return tuple(headers), position

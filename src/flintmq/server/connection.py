@@ -158,6 +158,15 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
 
     @property
+    def fileno(self) -> int:
+        return self.outbound.fileno
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read from it for now."""
+        return self._paused
+
+    @property
     def in_flight(self) -> int:
         return len(self._pending)
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import resource
+import select
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _SWEEPS_PER_IDLE_TIME = 20
+_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 _DRAIN_STEP_S = 0.01
 _CLOSING_S = 1.0
 _PORT_ATTEMPTS = 16
@@ -30,6 +32,7 @@ _DESCRIPTORS_RESERVED = 256
 _UNLIMITED = 1 << 31
 # A client that stops in the middle of a request holds memory that others may need.
 FRAME_STALL_S = 30.0
+SWEEP_S = 5.0
 MEMORY_KEPT_S = 5.0
 
 
@@ -105,15 +108,26 @@ class Server:
     # ---- idle connections
 
     def _schedule_sweep(self) -> None:
-        delay_s = FRAME_STALL_S / 2
+        delay_s = SWEEP_S
         idle_s = self._config().connections_max_idle_ms / 1000
         if idle_s > 0:
             delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), delay_s)
         self._sweep = self._loop.call_later(delay_s, self._sweep_idle)
 
+    def _close_deserted(self) -> None:
+        """A connection that is not read from does not see its client go, and might wait for years to answer it."""
+        unread = {one.fileno: one for one in self.connections if one.is_paused}
+        if unread:
+            poll = select.poll()
+            for fd in unread:
+                poll.register(fd, _HUNG_UP)
+            for fd, _ in poll.poll(0):
+                unread[fd].close()
+
     def _sweep_idle(self) -> None:
         idle_s = self._config().connections_max_idle_ms / 1000
         now = self._loop.time()
+        self._close_deserted()
         for connection in self.connections:
             if connection.outbound.progressed:
                 connection.outbound.progressed = False

@@ -82,6 +82,10 @@ class Outbound:
         self._corked_bytes = 0
 
     @property
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
     def held_bytes(self) -> int:
         """What waits here in memory; `pending_bytes` counts what lies in files as well."""
         return memory_of(self._queue)

@@ -250,7 +250,7 @@ class BrokerConfig:
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         Kind.LONG,
-        256 << 20,
+        128 << 20,
         check=Check("at least 1, or -1 for no limit", lambda value: value >= 1 or value == -1),
         doc="Memory for all requests that are still arriving or wait their turn, counted by the bytes that "
         "have really come. Beyond it the largest stop being read for a while. Kafka sets no limit by "

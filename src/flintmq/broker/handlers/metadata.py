@@ -26,6 +26,8 @@ Wanted = MetadataRequest.MetadataRequestTopic
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
+_FIRST_BY_ID = 12
+
 
 def handle(
     request: Request, message: MetadataRequest, services: Services
@@ -39,7 +41,7 @@ def handle(
         and any(one.topic_id == ZERO_UUID and one.name not in topics for one in message.topics)
     ):
         return _respond_creating(request, message, services)
-    named = [_named(one, message, services) for one in _distinct(message.topics)]
+    named = [_named(request, one, message, services) for one in _distinct(message.topics)]
     return _respond(request, message, services, named)
 
 
@@ -66,7 +68,7 @@ async def _respond_creating(
     named = [
         Topic(name=one.name, error_code=failed[one.name].code)
         if one.name in failed
-        else _named(one, message, services)
+        else _named(request, one, message, services)
         for one in _distinct(message.topics)
     ]
     return _respond(request, message, services, named)
@@ -80,8 +82,11 @@ async def _create(name: str, services: Services) -> RequestError | None:
     return None
 
 
-def _named(one: Wanted, message: MetadataRequest, services: Services) -> Topic:
+def _named(request: Request, one: Wanted, message: MetadataRequest, services: Services) -> Topic:
     image = services.metadata.image
+    if request.version < _FIRST_BY_ID and (one.topic_id != ZERO_UUID or one.name is None):
+        # Versions 10 and 11 have the field, but no way to answer without a name.
+        return Topic(name=one.name or "", error_code=ErrorCode.INVALID_REQUEST)
     if one.topic_id != ZERO_UUID:
         found = image.topics_by_id.get(one.topic_id)
         if found is None:

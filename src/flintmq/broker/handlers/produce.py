@@ -19,7 +19,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
-from flintmq.model.batch import read_header
+from flintmq.model.batch import BatchHeader, read_header
 from flintmq.model.records import RecordError
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
 from flintmq.storage.log import Appended
@@ -116,7 +116,7 @@ class _Produce:
                         raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
                     if partition.must_open(header):
                         opened = await services.opening.run(
-                            services.executor, partition.open, bytes(records), header
+                            services.executor, _opened, partition, records, header
                         )
                         if partition.deleted:
                             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -221,6 +221,11 @@ class _Produce:
         encode_response(out, self._request.version, self._answers, 0)
         finish_answer(out, len(out))
         return [out]
+
+
+def _opened(partition: Partition, records: memoryview, header: BatchHeader) -> bytes:
+    # Copied only when its turn has come, for many may wait.
+    return partition.open(bytes(records), header)
 
 
 async def _create_if_missing(services: Services, topic: str | bytes) -> None:
