@@ -6,6 +6,9 @@ that the budget can never lock up. Small frames are not charged and always pass.
 
 A buffer may outlive its frame, for the next one; it stays charged, and is taken back when others need room.
 Invariant: while somebody waits, nobody keeps a buffer without need.
+
+Many large frames that all wait for each other may fill the budget, and the one that may finish may not care to.
+Nobody is at fault alone then: whoever sees that `finished` stands still gives up the `heaviest`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = _BOUNDLESS if limit == NO_LIMIT else limit
         self.used = 0
+        self.finished = 0
+        """Frames that were charged for and are complete."""
         self._charged: dict[object, int] = {}
         self._waiting: dict[object, Callable[[], object]] = {}
         self._kept: dict[object, Callable[[], object]] = {}
@@ -44,6 +49,7 @@ class Budget:
         """The frame is finished; its buffer stays until `take_back` is called, or `use` says that it is used."""
         if owner not in self._charged:
             return
+        self.finished += 1
         if self._waiting or self.used > self.limit:
             take_back()
             self.release(owner)
@@ -66,6 +72,17 @@ class Budget:
     def waiting(self) -> int:
         """Owners that may not grow now."""
         return len(self._waiting)
+
+    def heaviest(self) -> list[object]:
+        """The owners of the largest buffers, which make up half of what is used."""
+        found: list[object] = []
+        left = self.used // 2
+        for owner in sorted(self._charged, key=self._charged.__getitem__, reverse=True):
+            if left <= 0:
+                break
+            left -= self._charged[owner]
+            found.append(owner)
+        return found
 
     def is_charged(self, owner: object) -> bool:
         return owner in self._charged

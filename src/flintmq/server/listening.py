@@ -30,9 +30,12 @@ _CLOSING_S = 1.0
 _PORT_ATTEMPTS = 16
 _DESCRIPTORS_RESERVED = 256
 _UNLIMITED = 1 << 31
-# A client that stops in the middle of a request holds memory that others may need.
+# A client that stops in the middle of a request holds memory that others may need; or that others do need.
 FRAME_STALL_S = 30.0
+PRESSED_STALL_S = 2.0
 SWEEP_S = 5.0
+PRESSED_SWEEP_S = 1.0
+STUCK_SWEEPS = 3
 MEMORY_KEPT_S = 5.0
 
 
@@ -53,6 +56,8 @@ class Server:
         self._connections_max = _connections_max(settings.flint_segment_descriptors)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
+        self._finished = 0
+        self._stuck_sweeps = 0
         self.bound: list[Listener] = []
         self._shared = Shared(
             loop=loop,
@@ -108,7 +113,7 @@ class Server:
     # ---- idle connections
 
     def _schedule_sweep(self) -> None:
-        delay_s = SWEEP_S
+        delay_s = PRESSED_SWEEP_S if self.budget.waiting else SWEEP_S
         idle_s = self._config().connections_max_idle_ms / 1000
         if idle_s > 0:
             delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), delay_s)
@@ -116,7 +121,7 @@ class Server:
 
     def _close_deserted(self) -> None:
         """A connection that is not read from does not see its client go, and might wait for years to answer it."""
-        unread = {one.fileno: one for one in self.connections if one.is_paused}
+        unread = {one.fileno: one for one in self.connections if one.is_paused and one.fileno >= 0}
         if unread:
             poll = select.poll()
             for fd in unread:
@@ -124,16 +129,33 @@ class Server:
             for fd, _ in poll.poll(0):
                 unread[fd].close()
 
+    def _relieve(self, pressed: bool) -> None:
+        """Unfinished requests fill the memory for them, and for a while none of them got finished."""
+        finished = self.budget.finished
+        self._stuck_sweeps = self._stuck_sweeps + 1 if pressed and finished == self._finished else 0
+        self._finished = finished
+        if self._stuck_sweeps > STUCK_SWEEPS:
+            self._stuck_sweeps = 0
+            for owner in self.budget.heaviest():
+                assert isinstance(owner, Connection)
+                owner.refuse(
+                    "large requests fill queued.max.request.bytes and do not go on; this is one of the largest",
+                    Refusal.STALLED,
+                )
+
     def _sweep_idle(self) -> None:
         idle_s = self._config().connections_max_idle_ms / 1000
         now = self._loop.time()
         self._close_deserted()
+        pressed = self.budget.waiting > 0
+        self._relieve(pressed)
         for connection in self.connections:
             if connection.outbound.progressed:
                 connection.outbound.progressed = False
                 connection.active_at = now
             quiet_s = now - connection.active_at
-            if quiet_s > FRAME_STALL_S and connection.is_stalled:
+            holds_up_others = pressed and self.budget.is_charged(connection)
+            if quiet_s > (PRESSED_STALL_S if holds_up_others else FRAME_STALL_S) and connection.is_stalled:
                 connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago", Refusal.STALLED)
             elif quiet_s > idle_s > 0 and not connection.in_flight:
                 connection.close()

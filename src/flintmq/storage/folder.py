@@ -4,6 +4,7 @@ format                                what wrote the folder, checked before anyt
 clean-shutdown                        there after an orderly stop: where each log ended
 recovery-point-offset-checkpoint      up to where each log was surely synced
 log-start-offset-checkpoint           what DeleteRecords and retention took away
+reserve                               nothing: room for the above when the disk is full
 topic-0/ …                            one folder for each partition
 topic-0.<id>-delete/                  deleted, and removed in the background
 topic-0.<id>-stray/                   a partition that the metadata does not know: kept, not served
@@ -31,7 +32,8 @@ from flintmq.storage.checkpoints import TopicPartition
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Log
 from flintmq.storage.recovery import Recovery, open_log
-from flintmq.storage.syncing import METADATA_FILE, Flush, decode_metadata, encode_metadata
+from flintmq.storage.reserve import Reserve
+from flintmq.storage.syncing import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class LogFolder:
         # What the checkpoint files are known to say.
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._checkpointing = threading.Lock()
+        self._reserve = Reserve(disk, path)
         # Folders whose renaming is not yet on stable storage.
         self._renamed: set[str] = set()
         # Logs whose `partition.metadata` is on stable storage, though this process has not flushed them.
@@ -148,6 +151,7 @@ class LogFolder:
         else:
             for partition in wanted:
                 await one(partition)
+        self._reserve.keep()
         return reports
 
     def _open_if_possible(
@@ -327,6 +331,7 @@ class LogFolder:
         """Write what changed since the last time; recovery starts from here."""
         self._write_checkpoint(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point)
         self.checkpoint_starts()
+        self._reserve.keep()
 
     def checkpoint_starts(self) -> None:
         """ORDER: before the files below a new start are removed."""
@@ -348,7 +353,13 @@ class LogFolder:
 
     def _replace_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         if self._checkpointed.get(name) != offsets:
-            write_atomically(self._disk, f"{self.path}/{name}", checkpoints.encode(offsets))
+            path, data = f"{self.path}/{name}", checkpoints.encode(offsets)
+            try:
+                write_atomically(self._disk, path, data)
+            except OSError as error:
+                if error.errno not in NO_SPACE or not self._reserve.give_up():
+                    raise
+                write_atomically(self._disk, path, data)
             self._checkpointed[name] = offsets
 
     def _forget(self, keys: set[TopicPartition]) -> None:

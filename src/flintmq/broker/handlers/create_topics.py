@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.creation import create_topic
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.topics import NewTopic, check_total
@@ -68,7 +69,7 @@ async def _create(
         placed = services.topics.plan(new)
         result = Result(name=new.name, topic_id=ZERO_UUID, error_message=None)
         if not validate_only:
-            result.topic_id = (await services.topics.create(new)).id
+            result.topic_id = (await create_topic(new, services)).id
     except (FlintError, OSError) as error:
         return _failure(topic.name, error)
     if request.version >= _FIRST_WITH_DETAILS:

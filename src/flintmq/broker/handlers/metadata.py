@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.answers import error_code_of
+from flintmq.broker.creation import create_topic
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
 from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
 from flintmq.cluster.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
-from flintmq.errors import ErrorCode, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 
@@ -64,9 +66,9 @@ async def _respond_creating(
     room = max(1, REQUEST_PARTITIONS_MAX // services.configs.broker.num_partitions)
     made = list(missing)[:room]
     outcomes = await gather_in_turns(_create(name, services) for name in made)
-    failed = {name: error for name, error in zip(made, outcomes, strict=True) if error is not None}
+    failed = {name: code for name, code in zip(made, outcomes, strict=True) if code is not None}
     named = [
-        Topic(name=one.name, error_code=failed[one.name].code)
+        Topic(name=one.name, error_code=failed[one.name])
         if one.name in failed
         else _named(request, one, message, services)
         for one in _distinct(message.topics)
@@ -74,11 +76,12 @@ async def _respond_creating(
     return _respond(request, message, services, named)
 
 
-async def _create(name: str, services: Services) -> RequestError | None:
+async def _create(name: str, services: Services) -> ErrorCode | None:
     try:
-        await services.topics.create(NewTopic(name))
-    except RequestError as error:
-        return None if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
+        await create_topic(NewTopic(name), services)
+    except (FlintError, OSError) as error:
+        code = error_code_of(error)
+        return None if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
     return None
 
 

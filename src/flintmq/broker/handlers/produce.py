@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, finish_answer, reason_of, start_answer
+from flintmq.broker.creation import create_topic
 from flintmq.broker.request import Pieces, Request
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
@@ -235,7 +236,7 @@ async def _create_if_missing(services: Services, topic: str | bytes) -> None:
         and services.configs.broker.flint_auto_create_topics_on_produce
     ):
         try:
-            await services.topics.create(NewTopic(topic))
+            await create_topic(NewTopic(topic), services)
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
