@@ -41,7 +41,8 @@ class ScriptedBroker:
     ) -> None:
         self.answers = dict(answers)
         self.versions: dict[type[Message], tuple[int, int]] = {cls: cls.versions for cls in self.answers}
-        self.versions |= {ApiVersionsRequest: ApiVersionsRequest.versions, **(versions or {})}
+        self.versions[ApiVersionsRequest] = ApiVersionsRequest.versions
+        self.versions.update(versions or {})
         self.requests: list[Any] = []
         """Everything received but ApiVersions, in order."""
         self.versions_used: dict[type[Message], int] = {}
