@@ -11,9 +11,9 @@ import pytest
 
 from flintmq.broker.apis import APIS
 from flintmq.protocol.messages import ApiVersionsRequest
+from hostile.mutations import TARGET, Mutations
 from support.broker_process import BrokerProcess
 from support.hostile import watched
-from support.mutations import TARGET, Mutations
 from support.wire import Wire
 
 SEED = int(os.environ.get("FLINT_SEED", "0")) or random.SystemRandom().randrange(1 << 32)

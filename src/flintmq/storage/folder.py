@@ -250,6 +250,10 @@ class LogFolder:
         log.offline = log.offline or f"{log.name} was deleted"
         # ORDER: a flush that runs in a thread must not write into a folder that is no longer this log's.
         log.gate.shut()
+        # The disk gives back the room of a file only when nobody has it open: readers have their own reference.
+        for segment in log.segments:
+            segment.file = None
+        log.sealed.clear()
         return self._remover(self._rename_away(log.folder, DELETED))
 
     def leftovers(self) -> list[Callable[[], None]]:

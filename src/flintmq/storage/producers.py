@@ -21,7 +21,7 @@ from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
 
 BATCHES_KEPT = 5
 PRODUCERS_MAX = 50_000
-"""Of one log. Each takes about half a kilobyte, and a snapshot of them all is written when a segment is full."""
+"""Of one log. Each takes 0.5 to 1.4 KB, and a snapshot of them all is written when a segment is full."""
 SNAPSHOT_VERSION = 1
 
 _ENTRY = struct.Struct(">qhiqiqiq")
