@@ -247,7 +247,7 @@ class Life:
     def _send(self, name: str, partition: Partition, batch: bytearray) -> None:
         story, log = self.stories[name], partition.log
         view = memoryview(batch)
-        header = partition.check(view)
+        header = partition.check(view, self.clock.now_ms())
         end_before = log.end_offset
         placed = bytearray(batch)
         placed[0:8] = end_before.to_bytes(8, "big")
@@ -255,7 +255,7 @@ class Life:
         attempt = Written(read_header(placed), bytes(placed))
         story.ghosts.append(attempt)
         was_durable = log.config.flush_messages == 1
-        appended = partition.append(view, header)
+        appended = partition.append(view, header, self.clock.now_ms())
         assert log.end_offset == appended.last_offset + 1 == attempt.end, (
             "a new batch was taken for a repetition"
         )
@@ -281,7 +281,7 @@ class Life:
         batch = bytearray(written.data)
         batch[0:8] = bytes(8)
         end_before = log.end_offset
-        appended = partition.append(memoryview(batch), read_header(batch))
+        appended = partition.append(memoryview(batch), read_header(batch), self.clock.now_ms())
         assert (appended.base_offset, appended.last_offset + 1) == (written.base, written.end)
         assert log.end_offset == end_before
 

@@ -184,11 +184,12 @@ class SingleBroker:
                 )
             )
         )
-        header = partition.check(batch)
+        now_ms = self.loop.clock.now_ms()
+        header = partition.check(batch, now_ms)
         if visible:
-            partition.append(batch, header)
+            partition.append(batch, header, now_ms)
         else:
-            partition.log.append(batch, header, leader_epoch=0, now_ms=self.loop.clock.now_ms())
+            partition.log.append(batch, header, leader_epoch=0, now_ms=now_ms)
         self.loop.run_until_idle()
 
     def topic_id(self, name: str) -> bytes:

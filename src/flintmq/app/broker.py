@@ -177,7 +177,6 @@ class Broker:
         self._schedule()
         if self._owns_process:
             # What lives until now lives as long as the broker: the collector need not look at it again.
-            gc.collect()
             gc.freeze()
         return Started(
             self._server.bound,

@@ -23,11 +23,10 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from flintmq.cluster.metadata_store import Change, Item
 from flintmq.effects import Disk, File, read_file, write_atomically
 from flintmq.errors import CorruptionError, StorageError
+from flintmq.model.checksum import crc32c
 
 log = logging.getLogger(__name__)
 

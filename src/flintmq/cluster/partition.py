@@ -43,9 +43,9 @@ class Reader(Protocol):
 
 class Partition:
     __slots__ = (
-        "_append_time", "_arrived", "_check_keys", "_clock", "_codec", "_deep", "_durable", "_flusher",
-        "_readers", "_timers", "_waiting", "_waking", "deleted", "index", "isr", "leader_epoch", "log",
-        "topic", "topic_id",
+        "_after_max_ms", "_append_time", "_arrived", "_before_max_ms", "_check_keys", "_clock", "_codec",
+        "_deep", "_durable", "_flusher", "_readers", "_timers", "_waiting", "_waking", "deleted", "index", "isr",
+        "leader_epoch", "log", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,9 @@ class Partition:
         self.log.config = config
         self._durable = config.flush_messages == 1
         self._append_time = config.message_timestamp_type == "LogAppendTime"
+        # How far the timestamps of producers may be from now.
+        self._before_max_ms = _FOREVER if self._append_time else config.message_timestamp_before_max_ms
+        self._after_max_ms = _FOREVER if self._append_time else config.message_timestamp_after_max_ms
         self._codec = _target_codec(config.compression_type)
         self._check_keys = "compact" in config.cleanup_policy
         self._deep = self._check_keys or config.flint_validate_records == "deep"
@@ -82,25 +85,14 @@ class Partition:
 
     # ---- writing
 
-    def check(self, records: memoryview, *, zstd_allowed: bool = True) -> BatchHeader:
+    def check(self, records: memoryview, now_ms: int, *, zstd_allowed: bool = True) -> BatchHeader:
         """Refuse what is not one sound batch for this topic."""
-        earliest_ms, latest_ms = self._accepted_times()
         return check_produced(
             records,
-            max_bytes=self.log.config.max_message_bytes,
-            zstd_allowed=zstd_allowed,
-            earliest_ms=earliest_ms,
-            latest_ms=latest_ms,
-        )
-
-    def _accepted_times(self) -> tuple[int, int]:
-        """The earliest and the latest timestamp that the topic takes from producers."""
-        if self._append_time:
-            return -_FOREVER, _FOREVER
-        now_ms, config = self._clock.now_ms(), self.log.config
-        return (
-            now_ms - config.message_timestamp_before_max_ms,
-            now_ms + config.message_timestamp_after_max_ms,
+            self.log.config.max_message_bytes,
+            zstd_allowed,
+            now_ms - self._before_max_ms,
+            now_ms + self._after_max_ms,
         )
 
     @property
@@ -116,14 +108,14 @@ class Partition:
         """The batch checked record by record, and recompressed if need be. Slow: for a thread."""
         config = self.log.config
         payload = payload_of(batch, limit=UNPACKED_BYTES_MAX)
-        earliest_ms, latest_ms = self._accepted_times()
+        now_ms = self._clock.now_ms()
         check_records(
             payload,
             header.record_count,
             base_timestamp=header.base_timestamp,
             require_keys=self._check_keys,
-            earliest_ms=earliest_ms,
-            latest_ms=latest_ms,
+            earliest_ms=now_ms - self._before_max_ms,
+            latest_ms=now_ms + self._after_max_ms,
         )
         codec = self._codec
         if codec is None or codec == header.codec:
@@ -142,9 +134,8 @@ class Partition:
             )
         return rebuilt
 
-    def append(self, batch: memoryview, header: BatchHeader) -> Appended:
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Write a checked batch. It may be acknowledged once `is_visible(last_offset)`."""
-        now_ms = self._clock.now_ms()
         if self._append_time:
             set_append_time(batch, header.attributes, now_ms)
             header = read_header(batch)
@@ -152,10 +143,14 @@ class Partition:
             set_create_time(batch, header.attributes)
             header = read_header(batch)
         log = self.log
-        appended = log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if not self._durable:
+        visible = not self._durable
+        appended = log.append(
+            batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms, visible_at_once=visible
+        )
+        if visible:
             self._arrived += len(batch)
-            self._advance(log.end_offset)
+            if self._readers or self._waiting:
+                self._became_visible()
         self._flusher.after_append()
         return appended
 
@@ -171,8 +166,10 @@ class Partition:
         self._waiting.append((offset, call))
 
     def _advance(self, offset: int) -> None:
-        if not self.log.advance(offset):
-            return
+        if self.log.advance(offset):
+            self._became_visible()
+
+    def _became_visible(self) -> None:
         if self._readers and not self._waking:
             self._waking = True
             self._timers.call_soon(self._wake)

@@ -13,7 +13,6 @@ from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.metadata_store import Put
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.errors import StorageError
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.folder import Assigned, LogFolder
@@ -153,11 +152,7 @@ class Partitions:
             if partition is not None:
                 partition.leader_epoch, partition.isr = state.epoch, state.isr
             elif self._node_id in state.replicas:
-                try:
-                    log = self.folder.create(Assigned(topic.name, index, topic.id, config))
-                except (OSError, StorageError) as error:
-                    logger.error("the log of %s-%d could not be made: %s", topic.name, index, error)
-                    continue
+                log = self.folder.create(Assigned(topic.name, index, topic.id, config))
                 self._add(log, state.epoch, state.isr)
 
     def _delete(self, topic: TopicImage) -> None:

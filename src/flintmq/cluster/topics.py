@@ -139,7 +139,8 @@ class Topics:
         broker = self._configs.broker
         count = broker.num_partitions if new.partition_count == -1 else new.partition_count
         factor = broker.default_replication_factor if new.replication_factor == -1 else new.replication_factor
-        parse_topic_config(new.configs, broker)
+        if new.configs:
+            parse_topic_config(new.configs, broker)
         return place_replicas(new, brokers=self._brokers, count=count, factor=factor)
 
     async def create(self, new: NewTopic) -> TopicImage:

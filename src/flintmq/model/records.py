@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn, cast
 
-from crc32c import crc32c
-
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.model.batch import (
     CODEC_MASK,
@@ -36,6 +34,7 @@ from flintmq.model.batch import (
     BatchHeader,
     read_header,
 )
+from flintmq.model.checksum import crc32c
 from flintmq.model.compression import Buffer, Codec, compress, decompress
 
 Header = tuple[str, bytes | None]

@@ -202,6 +202,7 @@ def _tags(frame: memoryview, position: int, end: int) -> int:
 _PARTITION_3 = struct.Struct(">ihqq")
 _PARTITION_5 = struct.Struct(">ihqqq")
 # No record errors, no message, no tags: how nearly every answer ends.
+_PARTITION_8 = struct.Struct(">ihqqqih")
 _PARTITION_9 = struct.Struct(">ihqqqBBB")
 
 
@@ -217,7 +218,9 @@ def encode_response(
         name = topic.encode() if isinstance(topic, str) else topic
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
         for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
-            if version >= 5:
+            if version >= 8 and message is None and not faults:
+                out += _PARTITION_8.pack(index, error, base_offset, append_time_ms, start_offset, 0, -1)
+            elif version >= 5:
                 out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
                 if version >= 8:
                     out += _INT32.pack(len(faults))

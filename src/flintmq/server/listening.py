@@ -83,7 +83,9 @@ class Server:
         return self._shared.budget
 
     async def start(self) -> None:
-        for listener, sock in bind_all(self._config().listeners):
+        config = self._config()
+        for listener, sock in bind_all(config.listeners):
+            _size_buffers(sock, config)
             server = await self._loop.create_server(
                 partial(Connection, self._shared, listener.name), sock=sock, backlog=_BACKLOG
             )
@@ -194,6 +196,14 @@ def _connections_max(segment_descriptors: int) -> int:
     if limit == resource.RLIM_INFINITY:
         return _UNLIMITED
     return max(limit - segment_descriptors - _DESCRIPTORS_RESERVED, limit // 4)
+
+
+def _size_buffers(sock: socket.socket, config: BrokerConfig) -> None:
+    """Accepted sockets inherit the sizes of the one that listens."""
+    if config.socket_send_buffer_bytes >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
+    if config.socket_receive_buffer_bytes >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
 
 
 def bind_all(listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:

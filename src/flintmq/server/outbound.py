@@ -27,7 +27,7 @@ Piece = bytes | bytearray | memoryview | FileRange
 _GATHERED_MAX = 64
 # A larger answer is not worth keeping back, or joining to others.
 _CORKED_BYTES_MAX = 32 * 1024
-_PROBE_STRIDE = 256 * 1024
+_PROBE_STRIDE = 512 * 1024
 _READ_AHEAD = 1024 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from flintmq.settings.declaration import Dynamic, setting, settings_of
-from flintmq.settings.kinds import INT_MAX, LONG_MAX, Check, Kind, at_least, between, one_of, read_value
+from flintmq.settings.kinds import (
+    INT_MAX,
+    LONG_MAX,
+    Check,
+    Kind,
+    at_least,
+    between,
+    between_or,
+    one_of,
+    read_value,
+)
 from flintmq.settings.listeners import (
     DEFAULT_PORT,
     LOOPBACK,
@@ -232,6 +242,22 @@ class BrokerConfig:
         "they share one interpreter here, so that a few are enough.",
     )
 
+    socket_send_buffer_bytes: int = setting(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        256 << 10,
+        check=between_or(1024, INT_MAX, -1),
+        doc="The kernel's send buffer of each connection; -1 lets the kernel choose and grow it. A small one keeps "
+        "what is sent in the processor's cache and costs less; over links that are both fast and long, such as those "
+        "between continents, a larger one or -1 carries more.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        "socket.receive.buffer.bytes",
+        Kind.INT,
+        -1,
+        check=between_or(1024, INT_MAX, -1),
+        doc="The kernel's receive buffer of each connection; -1 lets the kernel choose and grow it.",
+    )
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes",
         Kind.INT,

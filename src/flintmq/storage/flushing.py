@@ -35,7 +35,7 @@ class Flusher:
         that wait in memory, are those of about one segment.
         """
         log = self._log
-        if log.sealed or log.unflushed >= log.config.flush_messages:
+        if log.sealed or log.end_offset - log.recovery_point >= log.config.flush_messages:
             self.flush()
 
     def after_time(self, now_ms: int) -> None:

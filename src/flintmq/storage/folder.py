@@ -134,12 +134,15 @@ class LogFolder:
         async def one(partition: Assigned) -> None:
             key = (partition.topic, partition.partition)
             log = self._log(partition)
-            clean_end = clean_ends.get(key) if clean_ends is not None and key in known else None
-            if clean_end is None:
+            clean_end = clean_ends.get(key) if clean_ends is not None else None
+            if key not in known and clean_end:
+                logger.error("%s is gone from %s, which an orderly stop left with it", log.name, self.path)
+            if key not in known and not self._disk.exists(log.folder):
+                self._begin(log)
+                report = Recovery()
+            elif clean_end is None or key not in known:
                 async with gate:
-                    report = await self._executor.run(
-                        self._open_if_possible, log, key, clean_end, key in known
-                    )
+                    report = await self._executor.run(self._open_if_possible, log, key, None, key in known)
             else:
                 # Nothing to scan: a thread for each log would cost more than the log.
                 report = self._open_if_possible(log, key, clean_end, True)
@@ -223,24 +226,28 @@ class LogFolder:
     # ---- partitions
 
     def create(self, partition: Assigned) -> Log:
-        """The empty log of a new partition. OSError or StorageError if it cannot be made.
-
-        ORDER: the folder of a deleted topic of the same name, and the lines about it, are gone from the disk
-        BEFORE the new one is made.
-        """
+        """The empty log of a new partition. It gets its folder with the first batch: most of what a topic of a
+        thousand partitions costs are the files, and many partitions never see a record."""
         log = self._log(partition)
-        if self._disk.exists(log.folder) and self._folder_id(log.folder) != partition.topic_id:
+        self._begin(log)
+        self.logs[partition.topic, partition.partition] = log
+        return log
+
+    def _begin(self, log: Log) -> None:
+        log.begin(lambda: self._make(log), self._clock.now_ms())
+
+    def _make(self, log: Log) -> None:
+        """ORDER: the folder of a deleted topic of the same name, and the lines about it, are gone from the disk
+        BEFORE the new one is made."""
+        if self._disk.exists(log.folder) and self._folder_id(log.folder) != log.topic_id:
             self._rename_away(log.folder, STRAY)
         if log.folder in self._renamed:
             self._disk.sync_dir(self.path)
             self._renamed.clear()
-        key = (partition.topic, partition.partition)
+        key = (log.topic, log.partition)
         self._forget({key})
         self._identified.discard(key)
         self._make_folder(log)
-        self._open(log, None, 0, 0)
-        self.logs[key] = log
-        return log
 
     def delete(self, topic: str, partition: int) -> Callable[[], None] | None:
         """Take a log out of service at once; what is returned removes its files, away from the loop."""
@@ -254,6 +261,8 @@ class LogFolder:
         for segment in log.segments:
             segment.file = None
         log.sealed.clear()
+        if not log.is_made and not self._disk.exists(log.folder):
+            return None
         return self._remover(self._rename_away(log.folder, DELETED))
 
     def leftovers(self) -> list[Callable[[], None]]:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, NoReturn
-
-from crc32c import crc32c
 
 from flintmq.effects import Disk, write_plainly
 from flintmq.errors import CorruptionError, ErrorCode, LogOffline, RequestError, StorageError
@@ -29,6 +28,7 @@ from flintmq.model.batch import (
     place,
     read_header,
 )
+from flintmq.model.checksum import crc32c
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.epochs import LeaderEpochs
@@ -101,6 +101,8 @@ class Log:
         self.recovery_point = 0
         self.last_flush_ms = 0
         self.offline: str | None = None
+        # Makes the folder of a log that has none yet: nothing was ever written to it.
+        self._maker: Callable[[], None] | None = None
         # End offsets of the producer snapshots in the folder, ascending.
         self.snapshots: list[int] = []
         # The base offset of the newest segment whose name is known to be on stable storage.
@@ -149,12 +151,43 @@ class Log:
     def unflushed(self) -> int:
         return self.end_offset - self.recovery_point
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it has files. A log without any is empty, and gets them with its first batch."""
+        return self._maker is None
+
+    def begin(self, maker: Callable[[], None], now_ms: int) -> None:
+        """An empty log without files; `maker` makes its folder when the first batch comes."""
+        self._maker = maker
+        self.last_flush_ms = now_ms
+        self.segments = [self.segment_at(0, now_ms)]
+
+    def _make(self) -> None:
+        """StorageError if the folder and the file cannot be made; the next append tries again."""
+        maker = self._maker
+        assert maker is not None
+        try:
+            maker()
+        except OSError as error:
+            raise StorageError(f"{self.folder} could not be made: {error}.") from error
+        self._make_file(self.active)
+        self._maker = None
+
     # ---- writing
 
-    def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> Appended:
+    def append(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        visible_at_once: bool = False,
+    ) -> Appended:
         """Write one checked batch at the end, or find that it repeats an earlier one.
 
         The buffer is changed in place: the batch gets its offset and epoch. The caller may reuse it afterwards.
+        With `visible_at_once` the high watermark is at the end afterwards.
         """
         if self.offline is not None:
             raise LogOffline(self.offline)
@@ -168,6 +201,8 @@ class Log:
                     duplicate.last_offset,
                     duplicate.timestamp if append_time >= 0 else -1,
                 )
+        if self._maker is not None:
+            self._make()
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments[-1]
@@ -185,7 +220,13 @@ class Log:
             self.producers.record(header, base_offset)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._unseen.append((end_offset, segment, segment.size))
+        if visible_at_once:
+            self._high_watermark = end_offset
+            self._visible_segment, self._visible_position = segment, segment.size
+            if self._unseen:
+                self._unseen.clear()
+        else:
+            self._unseen.append((end_offset, segment, segment.size))
         recent = self._recent
         recent[base_offset] = position
         if len(recent) > _RECENT_BATCHES:
@@ -278,6 +319,12 @@ class Log:
     def add_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Make the file of a new segment, which becomes the active one. StorageError if that fails."""
         segment = self.segment_at(base_offset, now_ms)
+        self._make_file(segment)
+        self.segments.append(segment)
+        self._recent.clear()
+        return segment
+
+    def _make_file(self, segment: Segment) -> None:
         try:
             file = segment.open(create=True)
             file.truncate(0)
@@ -286,9 +333,6 @@ class Log:
         except OSError as error:
             self._abandon(segment)
             raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
-        self.segments.append(segment)
-        self._recent.clear()
-        return segment
 
     def _abandon(self, segment: Segment) -> None:
         """Take back what there is of a file that could not be made. Recovery can do with an empty one."""
@@ -553,6 +597,8 @@ class Log:
         """
         # ORDER: a flush that still runs may not put an older file over those written now.
         self.gate.shut()
+        if not self.is_made:
+            return
         active = self.active
         self._cut_preallocated(active)
         index, times = active.seal()

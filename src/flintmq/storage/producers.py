@@ -14,10 +14,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
+from flintmq.model.checksum import crc32c
 
 BATCHES_KEPT = 5
 PRODUCERS_MAX = 50_000

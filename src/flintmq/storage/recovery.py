@@ -297,7 +297,12 @@ class _Opening:
                     found.end_offset - 1,
                 )
         if self._flush_failed:
-            _rewrite(segment)
+            _rewrite(segment, 0)
+        elif log.config.flush_messages == 1:
+            # The process may have been killed after a sync that failed, before it could leave its mark.
+            unsafe = segment.locate(self._disk, self._recovery_point)
+            if unsafe is not None:
+                _rewrite(segment, unsafe[0])
         if following is None:
             return True
         if found.end_offset != following:
@@ -389,8 +394,8 @@ class _Opening:
             )
 
 
-def _rewrite(segment: Segment) -> None:
+def _rewrite(segment: Segment, start: int) -> None:
     """Make pages dirty again that a failed fsync left marked clean, so that the next sync writes them."""
     file = segment.open()
-    for position in range(0, segment.size, _COPY_BYTES):
+    for position in range(start, segment.size, _COPY_BYTES):
         file.pwrite(file.pread(min(_COPY_BYTES, segment.size - position), position), position)

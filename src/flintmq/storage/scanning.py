@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from flintmq.effects import File
 from flintmq.model.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.model.checksum import crc32c
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
 

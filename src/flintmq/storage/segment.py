@@ -23,7 +23,8 @@ from flintmq.storage.indexes import (
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 
-_WALK_BYTES = 16 * 1024
+# A walk begins with little, for it mostly ends at the first or second batch, and takes more where batches are small.
+_WALK_BYTES_FIRST, _WALK_BYTES_MAX = 256, 16 * 1024
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -92,8 +93,9 @@ class Segment:
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. On OSError nothing has changed but bytes beyond `size`."""
+        self.used = True
         position = self.size
-        self.open().pwrite(batch, position)
+        (self.file or self.open()).pwrite(batch, position)
         self.note(position, len(batch), last_offset, max_timestamp)
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -127,13 +129,17 @@ class Segment:
 
         The headers are trusted but for a length that leads nowhere: CorruptionError.
         """
-        file = self.open()
         end = self.size if end is None else end
-        chunk, start = b"", position
+        if position + HEADER_SIZE > end:
+            return
+        file = self.open()
+        chunk, start, chunk_bytes = b"", position, _WALK_BYTES_FIRST
         while position + HEADER_SIZE <= end:
             at = position - start
             if at + HEADER_SIZE > len(chunk):
-                chunk, start, at = file.pread(min(_WALK_BYTES, end - position), position), position, 0
+                if at <= len(chunk):
+                    chunk_bytes = min(2 * chunk_bytes, _WALK_BYTES_MAX)
+                chunk, start, at = file.pread(min(chunk_bytes, end - position), position), position, 0
                 if len(chunk) < HEADER_SIZE:
                     return
             header = read_header(chunk, at)

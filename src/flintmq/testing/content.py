@@ -77,11 +77,11 @@ async def produce(
     target = _partition(services, topic, partition)
     time_ms = services.clock.now_ms() if timestamp is None else timestamp
     batch = memoryview(bytearray(build_batch([(key, value, time_ms, headers) for value in values])))
-    header = target.check(batch)
+    header = target.check(batch, services.clock.now_ms())
     if target.must_open(header):
         batch = memoryview(bytearray(target.open(bytes(batch), header)))
         header = read_header(batch)
-    appended = target.append(batch, header)
+    appended = target.append(batch, header, services.clock.now_ms())
     await _visible(target, appended.last_offset)
     written = list(_records_in(target, appended.base_offset))
     return written[: len(values)]

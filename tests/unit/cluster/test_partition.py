@@ -30,8 +30,9 @@ class World:
         self.told: list[tuple[int, str | None]] = []
 
     def append(self, value: bytes = b"value") -> Appended:
-        batch = memoryview(bytearray(build_batch([(None, value, self.loop.clock.now_ms(), ())])))
-        return self.partition.append(batch, self.partition.check(batch))
+        now_ms = self.loop.clock.now_ms()
+        batch = memoryview(bytearray(build_batch([(None, value, now_ms, ())])))
+        return self.partition.append(batch, self.partition.check(batch, now_ms), now_ms)
 
     def append_and_wait(self) -> int:
         last = self.append().last_offset

@@ -13,6 +13,7 @@ from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.settings import TopicConfig
 from flintmq.storage import checkpoints
 from flintmq.storage.folder import Assigned, LogFolder
+from support.batches import append, produced
 
 _THREADS = 4
 _ROUNDS = 25
@@ -23,6 +24,8 @@ def test_the_last_of_many_written_at_once_has_the_newest_starts(tmp_path: Path) 
         disk = RealDisk()
         folder = LogFolder(str(tmp_path), disk=disk, clock=SystemClock(), executor=executor, descriptors=16)
         logs = [folder.create(Assigned("t", index, bytes(16), TopicConfig())) for index in range(_THREADS)]
+        for log in logs:
+            append(log, produced(b"x"))
         together = Barrier(_THREADS, timeout=10)
 
         def delete_often(index: int) -> None:

@@ -42,7 +42,8 @@ class Rig:
 
     def append(self, size: int = 10) -> None:
         batch = memoryview(produced(bytes(size)))
-        appended = self.partition.append(batch, self.partition.check(batch))
+        now_ms = self.loop.clock.now_ms()
+        appended = self.partition.append(batch, self.partition.check(batch, now_ms), now_ms)
         if self.partition.is_visible(appended.last_offset):
             self.answers.append(None)
         else:

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from flintmq.errors import ConfigurationError, LogOffline
+from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Isolation, Log
@@ -362,3 +362,42 @@ def test_a_folder_that_lost_its_id_is_taken_over_unless_a_deleted_topic_may_have
     assert contents(adopted.logs["a", 0]) == written
     doubtful = open_folder(("a", NEW), deleting=frozenset({OLD}), on=disk.kill())
     assert doubtful.logs["a", 0].end_offset == 0
+
+
+# -- logs without files
+
+
+def test_a_new_partition_has_no_folder_until_its_first_batch(open_folder: Open, disk: SimulatedDisk) -> None:
+    folder = open_folder()
+    log = folder.create(Assigned("a", 0, NEW, CONFIG))
+    assert not log.is_made
+    assert not disk.exists("data/a-0")
+    assert log.read(0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True) is None
+    written = fill(log, 1)
+    assert log.is_made
+    assert contents(log) == written
+    assert contents(open_folder(("a", NEW), on=disk.kill()).logs["a", 0]) == written
+
+
+def test_a_log_without_files_outlives_a_stop_and_can_be_deleted(
+    open_folder: Open, disk: SimulatedDisk
+) -> None:
+    folder = open_folder()
+    folder.create(Assigned("a", 0, NEW, CONFIG))
+    folder.close()
+    again = open_folder(("a", NEW))
+    assert not disk.exists("data/a-0")
+    assert again.logs["a", 0].end_offset == 0
+    assert again.delete("a", 0) is None
+
+
+def test_a_folder_that_cannot_be_made_is_tried_again_by_the_next_append(
+    open_folder: Open, disk: SimulatedDisk
+) -> None:
+    log = open_folder().create(Assigned("a", 0, NEW, CONFIG))
+    disk.free_bytes = 0
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    disk.free_bytes = 1 << 20
+    written = fill(log, 2)
+    assert contents(log) == written

@@ -12,7 +12,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, reason_of
-from flintmq.broker.creation import create_topic
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.topics import NewTopic, check_total
@@ -56,26 +55,31 @@ async def _results(
         )
     except RequestError as error:
         return [_failure(topic.name, error) for topic in topics]
+    details = _Details(services) if request.version >= _FIRST_WITH_DETAILS else None
     return await gather_in_turns(
-        _create(request, topic, services, validate_only=message.validate_only) for topic in topics
+        _create(topic, services, details, validate_only=message.validate_only) for topic in topics
     )
 
 
 async def _create(
-    request: Request, topic: CreateTopicsRequest.CreatableTopic, services: Services, *, validate_only: bool
+    topic: CreateTopicsRequest.CreatableTopic,
+    services: Services,
+    details: _Details | None,
+    *,
+    validate_only: bool,
 ) -> Result:
     try:
         new = _new_topic(topic)
         placed = services.topics.plan(new)
         result = Result(name=new.name, topic_id=ZERO_UUID, error_message=None)
         if not validate_only:
-            result.topic_id = (await create_topic(new, services)).id
+            result.topic_id = (await services.topics.create(new)).id
     except (FlintError, OSError) as error:
         return _failure(topic.name, error)
-    if request.version >= _FIRST_WITH_DETAILS:
+    if details is not None:
         result.num_partitions = len(placed)
         result.replication_factor = len(placed[0])
-        result.configs = _configs(new, services)
+        result.configs = details.settings(new)
     return result
 
 
@@ -92,19 +96,29 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
     )
 
 
-def _configs(new: NewTopic, services: Services) -> list[Config]:
-    overrides = {name: value for name, value in new.configs.items() if value is not None}
-    entries = describe_topic(overrides, services.configs.values)
-    return [
-        Config(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            config_source=entry.source,
-            is_sensitive=entry.sensitive,
-        )
-        for entry in sorted(entries, key=lambda entry: entry.name)
-    ]
+class _Details:
+    """The settings in force of new topics: many topics of a request have the same, which are told once."""
+
+    def __init__(self, services: Services) -> None:
+        self._values = services.configs.values
+        self._known: dict[tuple[tuple[str, str], ...], list[Config]] = {}
+
+    def settings(self, new: NewTopic) -> list[Config]:
+        overrides = {name: value for name, value in new.configs.items() if value is not None}
+        key = tuple(sorted(overrides.items()))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = [
+                Config(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in sorted(describe_topic(overrides, self._values), key=lambda entry: entry.name)
+            ]
+        return found
 
 
 def _failure(name: str, error: Exception) -> Result:

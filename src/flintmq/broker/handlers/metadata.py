@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of
-from flintmq.broker.creation import create_topic
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
 from flintmq.broker.request import Request
@@ -78,7 +77,7 @@ async def _respond_creating(
 
 async def _create(name: str, services: Services) -> ErrorCode | None:
     try:
-        await create_topic(NewTopic(name), services)
+        await services.topics.create(NewTopic(name))
     except (FlintError, OSError) as error:
         code = error_code_of(error)
         return None if code is ErrorCode.TOPIC_ALREADY_EXISTS else code

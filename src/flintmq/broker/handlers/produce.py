@@ -14,16 +14,14 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, finish_answer, reason_of, start_answer
-from flintmq.broker.creation import create_topic
 from flintmq.broker.request import Pieces, Request
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
-from flintmq.model.batch import BatchHeader, read_header
+from flintmq.model.batch import TRANSACTIONAL, BatchHeader, read_header
 from flintmq.model.records import RecordError
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
-from flintmq.storage.log import Appended
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -80,7 +78,7 @@ class _Produce:
 
     def run(self, message: ProduceRequest, services: Services) -> None:
         refusal = self._refusal(message)
-        zstd_allowed = self._request.version >= _FIRST_ZSTD
+        now_ms = services.clock.now_ms()
         for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
@@ -88,12 +86,9 @@ class _Produce:
                 try:
                     if refusal is not None:
                         raise refusal
-                    partition = self._partition(services, topic, index, records)
-                    assert records is not None
-                    header = partition.check(records, zstd_allowed=zstd_allowed)
-                    if header.is_transactional:
-                        raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
-                    self._appended(answers, partition, partition.append(records, header))
+                    partition = self._partition(services, topic, index)
+                    header = self._checked(partition, records, now_ms)
+                    self._append(answers, partition, records, header, now_ms)  # type: ignore[arg-type]
                 except (FlintError, OSError) as error:
                     answers.append(self._failure(topic, index, error))
         self._finish(services)
@@ -101,7 +96,6 @@ class _Produce:
     async def run_slowly(self, message: ProduceRequest, services: Services) -> None:
         """The same, where batches are opened in a thread. A barrier keeps later requests behind it."""
         refusal = self._refusal(message)
-        zstd_allowed = self._request.version >= _FIRST_ZSTD
         for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
@@ -110,21 +104,12 @@ class _Produce:
                     if refusal is not None:
                         raise refusal
                     await _create_if_missing(services, topic)
-                    partition = self._partition(services, topic, index, records)
+                    partition = self._partition(services, topic, index)
+                    header = self._checked(partition, records, services.clock.now_ms())
                     assert records is not None
-                    header = partition.check(records, zstd_allowed=zstd_allowed)
-                    if header.is_transactional:
-                        raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
                     if partition.must_open(header):
-                        opened = await services.opening.run(
-                            services.executor, _opened, partition, records, header
-                        )
-                        if partition.deleted:
-                            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                        # Recompression changed the header; the checks above still hold.
-                        records = memoryview(bytearray(opened))
-                        header = read_header(records)
-                    self._appended(answers, partition, partition.append(records, header))
+                        records, header = await _open(services, partition, records, header)
+                    self._append(answers, partition, records, header, services.clock.now_ms())
                 except (FlintError, OSError) as error:
                     answers.append(self._failure(topic, index, error))
         self._finish(services)
@@ -141,9 +126,7 @@ class _Produce:
             )
         return None
 
-    def _partition(
-        self, services: Services, topic: str | bytes, index: int, records: memoryview | None
-    ) -> Partition:
+    def _partition(self, services: Services, topic: str | bytes, index: int) -> Partition:
         partition = services.partitions.get(topic, index)
         if partition is None:
             raise RequestError(
@@ -151,8 +134,6 @@ class _Produce:
                 if isinstance(topic, bytes) and topic not in services.metadata.image.topics_by_id
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        if records is None:
-            raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
         if self._acks == ACKS_ALL and len(partition.isr) < partition.log.config.min_insync_replicas:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -161,16 +142,29 @@ class _Produce:
             )
         return partition
 
-    def _appended(self, answers: list[Produced], partition: Partition, appended: Appended) -> None:
-        answers.append(
-            Produced(
-                partition.index, 0, appended.base_offset, appended.append_time_ms, partition.log.start_offset
-            )
-        )
-        if self._acks != ACKS_NONE and not partition.is_visible(appended.last_offset):
+    def _checked(self, partition: Partition, records: memoryview | None, now_ms: int) -> BatchHeader:
+        if records is None:
+            raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
+        header = partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
+        if header.attributes & TRANSACTIONAL:
+            raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
+        return header
+
+    def _append(
+        self,
+        answers: list[Produced],
+        partition: Partition,
+        records: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+    ) -> None:
+        base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
+        log = partition.log
+        answers.append(Produced(partition.index, 0, base_offset, append_time_ms, log.start_offset))
+        if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
             place = (len(self._answers) - 1, len(answers) - 1)
             self._waiting.add(place)
-            partition.when_visible(appended.last_offset, lambda failure: self._visible(place, failure))
+            partition.when_visible(last_offset, lambda failure: self._visible(place, failure))
 
     def _visible(self, place: tuple[int, int], failure: str | None) -> None:
         if place not in self._waiting:
@@ -224,9 +218,20 @@ class _Produce:
         return [out]
 
 
-def _opened(partition: Partition, records: memoryview, header: BatchHeader) -> bytes:
-    # Copied only when its turn has come, for many may wait.
-    return partition.open(bytes(records), header)
+async def _open(
+    services: Services, partition: Partition, records: memoryview, header: BatchHeader
+) -> tuple[memoryview, BatchHeader]:
+    """The batch as the topic wants it, with its header."""
+
+    def opened() -> bytes:
+        # Copied only when its turn has come, for many may wait.
+        return partition.open(bytes(records), header)
+
+    batch = memoryview(bytearray(await services.opening.run(services.executor, opened)))
+    if partition.deleted:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    # Recompression changed the header; the checks that were made still hold.
+    return batch, read_header(batch)
 
 
 async def _create_if_missing(services: Services, topic: str | bytes) -> None:
@@ -236,7 +241,7 @@ async def _create_if_missing(services: Services, topic: str | bytes) -> None:
         and services.configs.broker.flint_auto_create_topics_on_produce
     ):
         try:
-            await create_topic(NewTopic(topic), services)
+            await services.topics.create(NewTopic(topic))
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
