@@ -85,6 +85,8 @@ class StartWatch:
         self._say = say
         self._patience_s = patience_s
         self._over = threading.Event()
+        self.progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """How many logs are open, and of how many."""
 
     def __enter__(self) -> StartWatch:
         threading.Thread(target=self._watch, daemon=True).start()
@@ -102,4 +104,6 @@ class StartWatch:
         passed_s = 0.0
         while not self._over.wait(self._patience_s):
             passed_s += self._patience_s
-            self._say(f"{self._words}{self._reason}: {passed_s:.0f} s so far")
+            done, total = self.progress()
+            counted = f"{done:,} of {total:,}, " if total else ""
+            self._say(f"{self._words}{self._reason}: {counted}{passed_s:.0f} s so far")

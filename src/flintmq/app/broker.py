@@ -82,6 +82,7 @@ class Broker:
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._level = loaded.broker.flint_log_level
         self._telemetry: Telemetry | None = None
+        self._folder: LogFolder | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
@@ -111,7 +112,7 @@ class Broker:
         parts = telemetry.parts
         # ORDER: before anything that may take long, so that whoever asks is told why it does.
         await telemetry.start(optional=not self._owns_process)
-        self._folder = LogFolder(
+        folder = self._folder = LogFolder(
             path,
             disk=disk,
             clock=clock,
@@ -120,7 +121,7 @@ class Broker:
             threads=config.num_recovery_threads_per_data_dir,
             counters=counters.logs,
         )
-        self._folder.check_format()
+        folder.check_format()
         store = await LocalStore.open(
             f"{path}/metadata", disk=disk, clock=clock, timers=loop, executor=executor, on_fatal=self._fatal
         )
@@ -132,7 +133,7 @@ class Broker:
             node_id=config.node_id,
             metadata=metadata,
             configs=configs,
-            folder=self._folder,
+            folder=folder,
             clock=clock,
             timers=loop,
             executor=executor,
@@ -186,6 +187,10 @@ class Broker:
             (time.monotonic() - began) * 1000,
             telemetry.url,
         )
+
+    def progress(self) -> tuple[int, int]:
+        """How many logs are open, and of how many. From any thread."""
+        return (len(self._folder.logs), self._folder.assigned) if self._folder is not None else (0, 0)
 
     async def stop(self) -> None:
         """Drain, flush, and leave the promise of a clean stop."""
@@ -252,7 +257,7 @@ class Broker:
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
             self._checkpointed_at, self._checkpointing = now, True
-            self._executor.submit(self._folder.checkpoint, self._checkpoint_written)
+            self._executor.submit(self._partitions.folder.checkpoint, self._checkpoint_written)
 
     def _checkpoint_written(self, _: None, error: BaseException | None) -> None:
         self._checkpointing = False

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from flintmq.app.profiling import Profiler
 
 
-def serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once."""
+def serve(loaded: Loaded, *, begun: Callable[[Broker], object], ready: Callable[[Started], object]) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once.
+
+    `begun` is called before the broker starts, which may take long, and `ready` once clients may connect.
+    """
     logs = Logs(loaded.broker)
     logs.start()
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(loaded, ready))
+            return runner.run(_serve(loaded, begun, ready))
     finally:
         logs.stop()
 
 
-async def _serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
+async def _serve(
+    loaded: Loaded, begun: Callable[[Broker], object], ready: Callable[[Started], object]
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
@@ -39,6 +44,7 @@ async def _serve(loaded: Loaded, ready: Callable[[Started], object]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     broker = Broker(loaded)
+    begun(broker)
     started = await broker.start()
     profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
     ready(started)

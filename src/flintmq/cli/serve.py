@@ -42,12 +42,15 @@ def command(**sources: Any) -> None:
 
     # Only now: a mistake in the settings is told without waiting for the broker to be imported.
     from flintmq.app.banner import StartWatch, banner, ready_line
-    from flintmq.app.broker import Started
+    from flintmq.app.broker import Broker, Started
     from flintmq.app.serving import serve
 
     data_dir = loaded.broker.log_dirs[0]
 
     is_ready = False
+
+    def begun(broker: Broker) -> None:
+        watch.progress = broker.progress
 
     def ready(started: Started) -> None:
         nonlocal is_ready
@@ -60,7 +63,7 @@ def command(**sources: Any) -> None:
 
     with StartWatch(data_dir, note) as watch:
         try:
-            code = serve(loaded, ready)
+            code = serve(loaded, begun=begun, ready=ready)
         except OSError as error:
             if is_ready:
                 raise Failure(f"the broker cannot go on: {error}") from error

@@ -68,6 +68,8 @@ class LogFolder:
         self.path = path
         self.counters = counters or LogCounters()
         self.logs: dict[TopicPartition, Log] = {}
+        self.assigned = 0
+        """How many `load` has to open, or had."""
         self._disk = disk
         self._clock = clock
         self._executor = executor
@@ -124,6 +126,7 @@ class LogFolder:
         for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START):
             self._checkpointed[name] = self._read_checkpoint(name) or {}
         wanted = list(assigned)
+        self.assigned = len(wanted)
         ids = self._put_aside(wanted, deleting)
         known = {(p.topic, p.partition) for p in wanted if ids.get(_name(p)) == p.topic_id}
         self._forget({(p.topic, p.partition) for p in wanted} - known)

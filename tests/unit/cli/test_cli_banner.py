@@ -48,8 +48,11 @@ def test_recovery_is_told_only_where_it_did_something() -> None:
 def test_a_long_start_after_a_crash_is_explained_while_it_lasts(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("{}")
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with StartWatch(str(tmp_path), said.put, patience_s=0.01):
+    with StartWatch(str(tmp_path), said.put, patience_s=0.01) as watch:
         words = said.get(timeout=10)
+        watch.progress = lambda: (1200, 10_000)
+        while "1,200 of 10,000" not in said.get(timeout=10):
+            pass
     assert str(tmp_path) in words
     assert "not an orderly one" in words
 
