@@ -22,6 +22,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import NewTopic, Topics
+from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects.simulated import (
     SimulatedDisk,
     SimulatedExecutor,
@@ -34,6 +35,7 @@ from flintmq.protocol.compiler import decode, encode
 from flintmq.protocol.header import response_is_flexible
 from flintmq.protocol.structures import Message
 from flintmq.storage.folder import LogFolder
+from support.compactions import SimulatedCompactions
 
 NODE_ID = 3
 CLUSTER_ID = "a-cluster-of-one-broker"
@@ -97,6 +99,13 @@ class SingleBroker:
             metadata=metadata,
             topics=Topics(metadata, configs, random, NODE_ID),
             partitions=partitions,
+            upkeep=Upkeep(
+                partitions,
+                SimulatedCompactions(self.disk, executor),
+                clock=clock,
+                executor=executor,
+                config=lambda: configs.broker,
+            ),
             configs=configs,
             producer_ids=ProducerIds(metadata),
             sessions=FetchSessions(clock=clock, random=random, slots=16),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.health import Phase
 from flintmq.app.telemetry import Telemetry
 from flintmq.broker.dispatch import Dispatcher
@@ -27,6 +28,7 @@ from flintmq.cluster.metadata_store import Put
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import Topics
+from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
@@ -142,11 +144,19 @@ class Broker:
         recovering = time.monotonic()
         recovered = await self._partitions.load()
         parts.recovered([report for _, report in recovered], time.monotonic() - recovering)
+        self._upkeep = Upkeep(
+            self._partitions,
+            CompactionProcess(),
+            clock=clock,
+            executor=executor,
+            config=lambda: configs.broker,
+        )
         services = Services(
             node_id=config.node_id,
             metadata=metadata,
             topics=Topics(metadata, configs, random, config.node_id),
             partitions=self._partitions,
+            upkeep=self._upkeep,
             configs=configs,
             producer_ids=ProducerIds(metadata),
             sessions=FetchSessions(
@@ -200,6 +210,8 @@ class Broker:
         self._telemetry.parts.phase = Phase.STOPPING
         await self._server.stop(DRAIN_S)
         await self._dispatcher.drain()
+        # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
+        await self._upkeep.close()
         await self._partitions.close()
         await self._metadata.close()
         # ORDER: after all else, so that it can tell until then that the broker stops.
@@ -253,6 +265,7 @@ class Broker:
     def housekeep(self) -> None:
         """Everything whose time has come. Once a second, and whenever somebody has moved the clock."""
         self._partitions.tick()
+        self._upkeep.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:

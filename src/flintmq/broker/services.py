@@ -13,6 +13,7 @@ from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import Topics
+from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects import Clock, Disk, Executor, Timers
 from flintmq.metrics import Counters
 
@@ -23,6 +24,7 @@ class Services:
     metadata: Metadata
     topics: Topics
     partitions: Partitions
+    upkeep: Upkeep
     configs: Configs
     producer_ids: ProducerIds
     sessions: FetchSessions

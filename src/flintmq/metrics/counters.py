@@ -57,7 +57,10 @@ class ConnectionCounters:
 class LogCounters:
     """All logs of one folder together."""
 
-    __slots__ = ("buckets", "duplicates", "flush_failures", "flush_seconds", "records_deleted")
+    __slots__ = (
+        "buckets", "compaction_bytes", "compactions", "duplicates", "flush_failures", "flush_seconds",
+        "records_deleted", "retention_bytes", "scrubbed_bytes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.flush_seconds = 0.0
@@ -66,6 +69,13 @@ class LogCounters:
         self.duplicates = 0
         """Batches of idempotent producers that were in the log already."""
         self.records_deleted = 0
+        self.retention_bytes = 0
+        """Let go by age or size."""
+        self.compactions = 0
+        self.compaction_bytes = 0
+        """Read by compaction."""
+        self.scrubbed_bytes = 0
+        """Read by the scrub, and sound."""
 
     def flushed(self, elapsed_s: float) -> None:
         self.flush_seconds += elapsed_s

@@ -34,6 +34,8 @@ from flintmq.settings.listeners import (
 from flintmq.settings.topic import TOPIC_SETTINGS
 
 _UNSET = object()
+# As Kafka has it: the largest number of its type.
+_UNLIMITED_RATE = 1.7976931348623157e308
 _LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL"}
 
 
@@ -210,6 +212,69 @@ class BrokerConfig:
     log_segment_delete_delay_ms: int = _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms")
     flint_validate_records: str = _topic_default("flint.validate.records", "flint.validate.records")
     flint_verify_on_read: bool = _topic_default("flint.verify.on.read", "flint.verify.on.read")
+
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        300_000,
+        check=at_least(1),
+        doc="How often logs are looked through for records that have had their time.",
+    )
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable",
+        Kind.BOOLEAN,
+        True,
+        doc="Whether logs are compacted by themselves. On demand they are in any case.",
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        Kind.LONG,
+        15_000,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How long compaction rests when no log needs it.",
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        Kind.LONG,
+        128 << 20,
+        check=at_least(1 << 20),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="The memory for keys while a log is compacted, in a process of its own. What does not fit is left for "
+        "another pass.",
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        Kind.DOUBLE,
+        0.9,
+        check=between(0.01, 1.0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How full the memory for keys may get.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        Kind.DOUBLE,
+        _UNLIMITED_RATE,
+        check=at_least(1),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="What compaction may read and write in a second, together.",
+    )
+    flint_scrub_bytes_per_second: int = setting(
+        "flint.scrub.bytes.per.second",
+        Kind.INT,
+        4 << 20,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How fast stored batches are read again to see whether they are still what was written; 0 is never.",
+    )
+    flint_scrub_interval_ms: int = setting(
+        "flint.scrub.interval.ms",
+        Kind.LONG,
+        7 * 86_400_000,
+        check=at_least(0),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How long after the beginning of one such round the next begins.",
+    )
 
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",

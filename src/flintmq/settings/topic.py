@@ -40,8 +40,7 @@ class TopicConfig:
         check=distinct_from("delete", "compact"),
         synonyms=_same("log.cleanup.policy"),
         doc="What happens to old data: `delete` drops whole segments by age and size, `compact` keeps the "
-        "last record of every key. `compact` is accepted and remembered; compaction itself runs from a later "
-        "version, until then such a topic keeps all its records.",
+        "last record of every key; both together do both.",
     )
     compression_type: str = setting(
         "compression.type",

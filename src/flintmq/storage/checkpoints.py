@@ -11,6 +11,7 @@ from flintmq.errors import CorruptionError
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
+FIRST_DIRTY = "cleaner-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 

@@ -4,6 +4,7 @@ format                                what wrote the folder, checked before anyt
 clean-shutdown                        there after an orderly stop: where each log ended
 recovery-point-offset-checkpoint      up to where each log was surely synced
 log-start-offset-checkpoint           what DeleteRecords and retention took away
+cleaner-offset-checkpoint             up to where each log is compacted
 reserve                               nothing: room for the above when the disk is full
 topic-0/ …                            one folder for each partition
 topic-0.<id>-delete/                  deleted, and removed in the background
@@ -123,7 +124,7 @@ class LogFolder:
         # ORDER: the promise is gone from the disk BEFORE anything is written that would break it; and what the
         # process before renamed but did not live to sync is durable BEFORE anybody relies on it.
         self._disk.sync_dir(self.path)
-        for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START):
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.FIRST_DIRTY):
             self._checkpointed[name] = self._read_checkpoint(name) or {}
         wanted = list(assigned)
         self.assigned = len(wanted)
@@ -166,6 +167,7 @@ class LogFolder:
         """A log that the disk does not give is offline; the others are served."""
         recovery_point = self._checkpointed[checkpoints.RECOVERY_POINT].get(key, 0)
         start_offset = self._checkpointed[checkpoints.LOG_START].get(key, 0)
+        log.first_dirty_offset = self._checkpointed[checkpoints.FIRST_DIRTY].get(key, 0)
         try:
             if not is_known:
                 self._make_folder(log)
@@ -346,6 +348,7 @@ class LogFolder:
     def checkpoint(self) -> None:
         """Write what changed since the last time; recovery starts from here."""
         self._write_checkpoint(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point)
+        self._write_checkpoint(checkpoints.FIRST_DIRTY, lambda log: log.first_dirty_offset)
         self.checkpoint_starts()
         self._reserve.keep()
 

@@ -30,6 +30,7 @@ from flintmq.model.batch import (
 )
 from flintmq.model.checksum import crc32c
 from flintmq.settings import TopicConfig
+from flintmq.storage.compaction.swapping import Swap, rename_cleaned
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.lookups import UNPACKED_BYTES_MAX as UNPACKED_BYTES_MAX
@@ -50,7 +51,12 @@ logger = logging.getLogger(__name__)
 
 _RECENT_BATCHES = 64
 _SNAPSHOTS_KEPT = 3
+_LOOKUPS_MAX = 10
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+
+
+class _TakenAway(Exception):
+    """A segment went while it was searched."""
 
 
 class Isolation(IntEnum):
@@ -99,6 +105,8 @@ class Log:
         self.start_offset = 0
         self.end_offset = 0
         self.recovery_point = 0
+        self.first_dirty_offset = 0
+        """Below this no key is there twice, in a log that is compacted."""
         self.last_flush_ms = 0
         self.offline: str | None = None
         # Makes the folder of a log that has none yet: nothing was ever written to it.
@@ -269,12 +277,16 @@ class Log:
         if segment.size + size > config.segment_bytes:
             return True
         # As Kafka has it: by the records' own time where they have one, else by the age of the file.
+        age_max_ms = config.segment_ms
+        if config.compacts:
+            # The active segment is not compacted: it must end before its records are overdue.
+            age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
         if segment.first_timestamp >= 0 and max_timestamp >= 0:
             age_ms = max_timestamp - segment.first_timestamp
         else:
             age_ms = now_ms - segment.created_ms
         return (
-            age_ms > config.segment_ms - segment.jitter_ms
+            age_ms > age_max_ms - segment.jitter_ms
             or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
             or segment.index_bytes >= config.segment_index_bytes
         )
@@ -487,10 +499,14 @@ class Log:
             position += header.size
             expected = header.last_offset + 1
 
-    def _found_corrupt(self, bad: CorruptRange) -> NoReturn:
+    def note_corrupt(self, bad: CorruptRange) -> None:
+        """From now on these offsets are refused, and what lies around them is served."""
         if bad not in self.corrupt:
             self.corrupt.append(bad)
             logger.error("%s: offsets %d to %d are damaged", self.name, bad.base_offset, bad.end_offset - 1)
+
+    def _found_corrupt(self, bad: CorruptRange) -> NoReturn:
+        self.note_corrupt(bad)
         raise CorruptionError(
             f"Offsets {bad.base_offset} to {bad.end_offset - 1} of {self.name} are damaged."
         )
@@ -499,8 +515,24 @@ class Log:
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is ≥ `timestamp`. Reads the disk: for a thread."""
-        if self.offline is not None:
-            raise LogOffline(self.offline)
+        return self._look_up(lambda: self._offset_for_time(timestamp))
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp. Reads the disk: for a thread."""
+        return self._look_up(self._offset_of_max_timestamp)
+
+    def _look_up(self, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
+        """Begin again when a segment was taken away or compacted under the search."""
+        for _ in range(_LOOKUPS_MAX):
+            if self.offline is not None:
+                raise LogOffline(self.offline)
+            try:
+                return search()
+            except _TakenAway:
+                pass
+        raise StorageError(f"{self.name} changes too fast to be searched.")
+
+    def _offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         for segment in list(self.segments):
             if segment.max_timestamp >= timestamp:
                 found = self._search(segment, timestamp)
@@ -508,26 +540,27 @@ class Log:
                     return found
         return None
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp. Reads the disk: for a thread."""
-        if self.offline is not None:
-            raise LogOffline(self.offline)
+    def _offset_of_max_timestamp(self) -> TimestampOffset | None:
         best = max(list(self.segments), key=lambda segment: segment.max_timestamp)
         return self._search(best, best.max_timestamp) if best.max_timestamp >= 0 else None
 
     def _search(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
         try:
-            return first_since(
+            found = first_since(
                 segment,
                 self.disk,
                 timestamp=timestamp,
                 start_offset=self.start_offset,
                 check=lambda header: self._refuse_corrupt(header.base_offset, header.last_offset),
             )
-        except FileNotFoundError:
-            if segment in self.segments:
-                raise
-            return None  # taken away meanwhile, and so are its records
+        except (OSError, CorruptionError):
+            if segment.removed or segment not in self.segments:
+                raise _TakenAway from None
+            raise
+        if segment.removed:
+            # Its indexes may have been those of the segment that has its name now.
+            raise _TakenAway
+        return found
 
     # ---- flushing
 
@@ -576,6 +609,33 @@ class Log:
         gone = {id(segment) for segment in dropped}
         self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in gone]
         return dropped
+
+    def replace_segments(self, swap: Swap, cleaned: Segment) -> bool:
+        """Put a compacted segment in the place of those it was made from, in the folder and here.
+
+        False, and nothing has happened, if these are not there any more as they were. ORDER: `swap` is on stable
+        storage BEFORE this, and the files of the others go AFTER it.
+        """
+        first = self.segment_index(swap.bases[0])
+        old = self.segments[first : first + len(swap.bases)]
+        if tuple(segment.base_offset for segment in old) != swap.bases or self.active in old:
+            return False
+        unflushed = {id(sealed.segment) for sealed in self.sealed}
+        if any(id(segment) in unflushed for segment in old):
+            return False
+        try:
+            rename_cleaned(self.disk, self.folder, swap)
+        except OSError as error:
+            # Some files may be in place and others not: the next start finishes it.
+            self.go_offline(f"a compacted segment could not be put in place: {error}")
+            raise
+        for segment in old:
+            segment.removed = True
+            segment.file = None
+        self.segments[first : first + len(old)] = [cleaned]
+        if self._visible_segment in old:
+            self._visible_segment, self._visible_position = cleaned, cleaned.size
+        return True
 
     def remove_files(self, segments: list[Segment]) -> None:
         """Readers that hold a descriptor finish; nobody else finds the files."""

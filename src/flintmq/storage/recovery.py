@@ -20,6 +20,7 @@ from flintmq.effects import Disk, read_file
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.model.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
 from flintmq.model.records import records_of
+from flintmq.storage.compaction.swapping import resume_swap
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from flintmq.storage.log import CorruptRange, Log
@@ -102,6 +103,8 @@ class _Opening:
         """The base offsets of the segments there are. What was written aside, or belongs to none, is removed."""
         folder = self._log.folder
         names = self._disk.list(folder)
+        if resume_swap(self._disk, folder, names):
+            names = self._disk.list(folder)
         present = set(names)
         self._flush_failed = FLUSH_FAILED in present
         bases = []
@@ -168,6 +171,8 @@ class _Opening:
         indexed = self._clean or following < self._recovery_point
         if indexed and self._index_files_are_sound(segment, following) and self._recall_epochs(segment):
             self._read_max_timestamp(segment)
+            if log.config.compacts:
+                self._read_first_timestamp(segment)
             segment.drop_indexes()
             log.segments.append(segment)
             log.end_offset = following
@@ -226,6 +231,12 @@ class _Opening:
         finally:
             file.close()
 
+    @staticmethod
+    def _read_first_timestamp(segment: Segment) -> None:
+        for _, header in segment.walk(0):
+            segment.first_timestamp = header.max_timestamp
+            return
+
     def _load_active(self, segment: Segment) -> bool:
         """After a clean stop: the indexes from their files, then a walk over the few batches behind them."""
         log, disk = self._log, self._disk
@@ -250,9 +261,7 @@ class _Opening:
                 raise CorruptionError("It does not end where its last batch does.")
             if times.offsets and segment.base_offset + times.offsets[-1] >= end_offset:
                 raise CorruptionError("Its time index leads beyond its end.")
-            for _, header in segment.walk(0):
-                segment.first_timestamp = header.max_timestamp
-                break
+            self._read_first_timestamp(segment)
             if not self._recall_epochs(segment):
                 raise CorruptionError("Its batches make no sense.")
         except CorruptionError as error:

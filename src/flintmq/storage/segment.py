@@ -6,6 +6,7 @@ Invariant: `size` bytes of the file are whole, sound batches in ascending offset
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from flintmq.effects import Buffer, Disk, File
@@ -88,6 +89,9 @@ class Segment:
         return f"{self.folder}/{file_name(self.base_offset, suffix)}"
 
     def open(self, *, create: bool = False) -> File:
+        if self.removed:
+            # A compacted segment may have its name by now.
+            raise FileNotFoundError(errno.ENOENT, "the segment was taken away", self.path(LOG))
         self.used = True
         return self.file or self._descriptors.open(self, self.path(LOG), create=create)
 

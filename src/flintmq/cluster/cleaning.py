@@ -1,0 +1,295 @@
+"""Compaction at work: which log is next, its passes in another process, their results put in place.
+
+One log at a time. A pass may only touch what is flushed, and what the recovery point on disk covers: recovery takes a
+hole above it for the end of the log. A log in which a pass met something damaged is left alone until the broker is
+started again, or somebody asks for it by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flintmq.cluster.partition import Partition
+from flintmq.effects import Clock, Executor
+from flintmq.errors import LogOffline, StorageError
+from flintmq.settings import BrokerConfig
+from flintmq.storage.compaction.job import (
+    Damage,
+    Event,
+    Failure,
+    GroupResult,
+    Job,
+    Progress,
+    SegmentInput,
+    Summary,
+)
+from flintmq.storage.compaction.planning import Cleanable, cleanable
+from flintmq.storage.compaction.swapping import CLEANED, Swap, finish_swap, write_swap
+from flintmq.storage.folder import LogFolder
+from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.segment import Segment
+from flintmq.storage.syncing import NoSpace
+
+logger = logging.getLogger(__name__)
+
+# Beyond this a rate is no limit.
+_RATE_MAX = float(1 << 40)
+
+
+class Compactions(Protocol):
+    """Where passes run: a process of its own."""
+
+    def run(self, job: Job) -> AsyncGenerator[Event, None]:
+        """The events of one pass. After a GroupResult the next one is made only when it is asked for."""
+        ...
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What became of one log, over all passes."""
+
+    passes: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    keyless_records: int = 0
+    phase: str = ""
+    bytes_done: int = 0
+    bytes_total: int = 0
+    watcher: Callable[[Compacted], object] | None = field(default=None, repr=False)
+
+    def note(self, progress: Progress) -> None:
+        self.phase, self.bytes_done, self.bytes_total = (
+            progress.phase,
+            progress.bytes_done,
+            progress.bytes_total,
+        )
+        if self.watcher is not None:
+            self.watcher(self)
+
+
+class Uncleanable(StorageError):
+    """A pass could not be carried out; the log is as it was, or partly compacted."""
+
+
+class Cleaner:
+    def __init__(
+        self,
+        compactions: Compactions,
+        *,
+        folder: LogFolder,
+        clock: Clock,
+        executor: Executor,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._compactions = compactions
+        self._folder = folder
+        self._clock = clock
+        self._executor = executor
+        self._config = config
+        self._turn = asyncio.Lock()
+        self.uncleanable: dict[bytes, dict[int, str]] = {}
+        """By topic id and partition: why."""
+        self.current: Log | None = None
+
+    async def compact(
+        self, partition: Partition, *, forced: bool = False, compacted: Compacted | None = None
+    ) -> Compacted:
+        """Compact all that may be; when `forced` also what is in the active segment, which ends then.
+
+        Uncleanable if that is not possible.
+        """
+        compacted = compacted or Compacted()
+        async with self._turn:
+            self.current = partition.log
+            try:
+                await self._compact(partition, forced, compacted)
+            finally:
+                self.current = None
+        return compacted
+
+    def gave_up(self, partition: Partition) -> bool:
+        return partition.index in self.uncleanable.get(partition.topic_id, ())
+
+    async def _compact(self, partition: Partition, forced: bool, compacted: Compacted) -> None:
+        log = partition.log
+        if not log.is_made or partition.deleted:
+            return
+        now_ms = self._clock.now_ms()
+        if forced and log.active.size and log.last_stable_offset > log.active.base_offset:
+            log.roll(now_ms)
+        found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
+        end_offset = found.end_offset
+        await self._make_durable(log)
+        while found.end_offset > found.first_dirty_offset or (forced and not compacted.passes):
+            await self._pass(partition, found._replace(end_offset=end_offset), compacted)
+            compacted.passes += 1
+            found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
+            found = found._replace(end_offset=end_offset)
+        logger.info(
+            "%s: compacted up to offset %d, %d of %d records and %d of %d bytes stay",
+            log.name,
+            log.first_dirty_offset,
+            compacted.records_after,
+            compacted.records_before,
+            compacted.bytes_after,
+            compacted.bytes_before,
+        )
+
+    async def _make_durable(self, log: Log) -> None:
+        """ORDER: the recovery point is on disk BEFORE a segment below it gets holes."""
+        if log.offline is not None:
+            raise LogOffline(log.offline)
+        try:
+            flush = log.prepare_flush()
+            await self._executor.run(flush.run)
+        except NoSpace as error:
+            raise Uncleanable(str(error)) from error
+        except OSError as error:
+            log.go_offline(f"fsync failed: {error}")
+            raise LogOffline(log.offline) from error
+        log.flushed(flush, self._clock.now_ms())
+        await self._executor.run(self._folder.checkpoint)
+
+    async def _pass(self, partition: Partition, found: Cleanable, compacted: Compacted) -> None:
+        log, config = partition.log, self._config()
+        job = self._job(log, found, config)
+        summary: Summary | None = None
+        events = self._compactions.run(job)
+        try:
+            async for event in events:
+                if partition.deleted or log.offline is not None:
+                    raise Uncleanable(f"{log.name} is gone.")
+                match event:
+                    case Progress():
+                        compacted.note(event)
+                    case GroupResult():
+                        await self._put_in_place(log, event)
+                    case Damage():
+                        self._found_damage(partition, event)
+                    case Failure():
+                        raise Uncleanable(event.reason)
+                    case Summary():
+                        summary = event
+        finally:
+            await events.aclose()
+        if summary is None:
+            raise Uncleanable(f"the compaction of {log.name} ended too early")
+        if not compacted.passes:
+            compacted.bytes_before, compacted.records_before = summary.bytes_before, summary.records_before
+        else:
+            # A later pass reads again what an earlier one left; only what it adds is new.
+            compacted.bytes_before += summary.bytes_before - compacted.bytes_after
+            compacted.records_before += summary.records_before - compacted.records_after
+        compacted.bytes_after, compacted.records_after = summary.bytes_after, summary.records_after
+        compacted.keyless_records += summary.keyless_records
+        log.counters.compaction_bytes += summary.bytes_before
+        log.counters.compactions += 1
+        if summary.next_dirty_offset <= found.first_dirty_offset < found.end_offset:
+            raise Uncleanable(
+                f"The keys of one batch of {log.name} do not fit into log.cleaner.dedupe.buffer.size."
+            )
+        log.first_dirty_offset = summary.next_dirty_offset
+        await self._executor.run(self._folder.checkpoint)
+
+    def _job(self, log: Log, found: Cleanable, config: BrokerConfig) -> Job:
+        topic = log.config
+        return Job(
+            folder=log.folder,
+            segments=tuple(
+                SegmentInput(segment.base_offset, segment.size)
+                for segment in log.segments[:-1]
+                if segment.base_offset < found.end_offset
+            ),
+            first_dirty_offset=found.first_dirty_offset,
+            end_offset=found.end_offset,
+            now_ms=self._clock.now_ms(),
+            delete_retention_ms=topic.delete_retention_ms,
+            segment_bytes=topic.segment_bytes,
+            segment_index_bytes=topic.segment_index_bytes,
+            index_interval_bytes=topic.index_interval_bytes,
+            dedupe_bytes=config.log_cleaner_dedupe_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            producers={
+                producer.producer_id: (
+                    producer.epoch,
+                    producer.batches[-1].last_offset if producer.batches else -1,
+                )
+                for producer in log.producers
+            },
+            bytes_per_second=int(rate)
+            if (rate := config.log_cleaner_io_max_bytes_per_second) < _RATE_MAX
+            else 0,
+        )
+
+    async def _put_in_place(self, log: Log, group: GroupResult) -> None:
+        swap = Swap(group.bases, group.has_transaction_index)
+        cleaned = _segment_of(log, group, self._clock.now_ms())
+        disk, folder = log.disk, log.folder
+
+        def announce() -> bool:
+            with log.gate.entered() as is_mine:
+                if is_mine:
+                    write_swap(disk, folder, swap)
+                return is_mine
+
+        def finish() -> None:
+            with log.gate.entered() as is_mine:
+                if is_mine:
+                    finish_swap(disk, folder, swap)
+
+        if not _is_current(log, swap):
+            # Deleted meanwhile, by age or by a client: the files that are left here are removed by the next pass.
+            raise Uncleanable(f"{log.name} was changed meanwhile.")
+        if not await self._executor.run(announce):
+            raise Uncleanable(f"{log.name} is gone.")
+        if not log.replace_segments(swap, cleaned):
+            # ORDER: the cleaned files go BEFORE the note, which would put them in place.
+            await self._executor.run(_take_back, log, swap)
+            raise Uncleanable(f"{log.name} was changed meanwhile.")
+        try:
+            await self._executor.run(finish)
+        except OSError as error:
+            log.go_offline(f"a compacted segment could not be put in place: {error}")
+            raise LogOffline(log.offline) from error
+
+    def _found_damage(self, partition: Partition, damage: Damage) -> None:
+        log = partition.log
+        if not damage.checksum_is_right:
+            log.note_corrupt(CorruptRange(damage.first_offset, damage.end_offset))
+        self.uncleanable.setdefault(partition.topic_id, {})[partition.index] = damage.reason
+        raise Uncleanable(
+            f"{log.name} cannot be compacted: {damage.reason} (segment {damage.segment}, byte {damage.position})."
+        )
+
+
+def _is_current(log: Log, swap: Swap) -> bool:
+    bases = {segment.base_offset for segment in log.segments}
+    return all(base in bases for base in swap.bases)
+
+
+def _take_back(log: Log, swap: Swap) -> None:
+    with log.gate.entered() as is_mine:
+        if not is_mine:
+            return
+        for name in log.disk.list(log.folder):
+            if name.endswith(CLEANED):
+                log.disk.remove(f"{log.folder}/{name}")
+        log.disk.sync_dir(log.folder)
+        finish_swap(log.disk, log.folder, Swap(swap.bases[:1], swap.has_transaction_index))
+
+
+def _segment_of(log: Log, group: GroupResult, now_ms: int) -> Segment:
+    segment = log.segment_at(group.bases[0], now_ms)
+    segment.size = group.size
+    segment.first_timestamp = group.first_timestamp
+    segment.max_timestamp = group.max_timestamp
+    segment.max_timestamp_offset = group.max_timestamp_offset
+    segment.index_bytes = group.index_bytes
+    segment.drop_indexes()
+    return segment

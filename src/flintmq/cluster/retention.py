@@ -1,0 +1,76 @@
+"""Retention at work: logs let go of what has had its time (`retention.ms`, `retention.bytes`).
+
+ORDER, as for deleted records: clients no longer see them; the new starts are on stable storage; the files go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from flintmq.cluster.partition import Partition
+from flintmq.cluster.record_deletion import delete_records
+from flintmq.effects import Clock, Executor
+from flintmq.errors import StorageError
+from flintmq.storage.folder import LogFolder
+from flintmq.storage.retention import Expired, expired
+
+logger = logging.getLogger(__name__)
+
+# One checkpoint is written for so many partitions at a time.
+_PARTITIONS_AT_ONCE = 500
+
+
+class Retained(NamedTuple):
+    """What retention did to one partition."""
+
+    partition: Partition
+    start_before: int
+    expired: Expired | None
+    """None if nothing had to go."""
+
+
+async def retain(
+    partitions: Iterable[Partition], *, folder: LogFolder, clock: Clock, executor: Executor
+) -> list[Retained]:
+    """Apply retention to these partitions, once."""
+    done: list[Retained] = []
+    going: list[tuple[Partition, int]] = []
+    for partition in partitions:
+        one = _decide(partition, clock.now_ms())
+        if one is None:
+            continue
+        done.append(one)
+        if one.expired is not None:
+            going.append((partition, one.expired.start_offset))
+        if len(going) >= _PARTITIONS_AT_ONCE:
+            await delete_records(going, folder=folder, executor=executor)
+            going = []
+    if going:
+        await delete_records(going, folder=folder, executor=executor)
+    return done
+
+
+def _decide(partition: Partition, now_ms: int) -> Retained | None:
+    log = partition.log
+    if log.offline is not None or partition.deleted:
+        return None
+    found = expired(log, now_ms)
+    if found is not None:
+        if found.needs_roll:
+            try:
+                log.roll(now_ms)
+            except StorageError as error:
+                logger.warning("%s keeps expired records: %s", log.name, error)
+                return Retained(partition, log.start_offset, None)
+        log.counters.retention_bytes += found.size
+        logger.info(
+            "%s: %d segments (%d bytes) below offset %d go, by %s",
+            log.name,
+            found.segments,
+            found.size,
+            found.start_offset,
+            found.reason.value,
+        )
+    return Retained(partition, log.start_offset, found)

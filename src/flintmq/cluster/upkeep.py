@@ -1,0 +1,207 @@
+"""The life of data after it was written: retention, compaction and the scrub, by themselves and on demand (R3).
+
+By themselves they run behind traffic: retention every `log.retention.check.interval.ms`, compaction of the dirtiest
+log every `log.cleaner.backoff.ms`, the scrub at `flint.scrub.bytes.per.second`. On demand a task works on all partitions
+of a topic and can be asked how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flintmq.cluster.cleaning import Cleaner, Compacted, Compactions
+from flintmq.cluster.partition import Partition
+from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.retention import retain
+from flintmq.cluster.scrub import Scrub, verify_log
+from flintmq.effects import Clock, Executor
+from flintmq.errors import FlintError
+from flintmq.settings import BrokerConfig
+from flintmq.storage.compaction.planning import dirtiest
+
+logger = logging.getLogger(__name__)
+
+TASKS_KEPT = 100
+
+
+class Action(Enum):
+    COMPACT = "compact"
+    RETAIN = "retain"
+    VERIFY = "verify"
+
+
+class State(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class PartitionTask:
+    """How far a task is with one partition. What the counts mean depends on the action."""
+
+    index: int
+    state: State = State.WAITING
+    phase: str = ""
+    bytes_done: int = 0
+    bytes_total: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges of offsets: the first, and the one after the last."""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Task:
+    id: int
+    topic: str
+    action: Action
+    partitions: list[PartitionTask]
+    is_over: bool = False
+
+
+class Upkeep:
+    def __init__(
+        self,
+        partitions: Partitions,
+        compactions: Compactions,
+        *,
+        clock: Clock,
+        executor: Executor,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._partitions = partitions
+        self._folder = partitions.folder
+        self._clock = clock
+        self._executor = executor
+        self._config = config
+        self.cleaner = Cleaner(
+            compactions, folder=self._folder, clock=clock, executor=executor, config=config
+        )
+        self._scrub = Scrub(partitions, clock=clock, executor=executor, config=config)
+        self._retained_ms = clock.now_ms()
+        self._cleaned_ms = clock.now_ms()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[int, Task] = {}
+        self._last_id = 0
+
+    # ---- by itself
+
+    def tick(self) -> None:
+        """Begin what is due. Called once a second, and whenever the clock was moved."""
+        now_ms, config = self._clock.now_ms(), self._config()
+        if now_ms - self._retained_ms >= config.log_retention_check_interval_ms:
+            self._retained_ms = now_ms
+            self._begin("retention", self._retain_all)
+        if config.log_cleaner_enable and now_ms - self._cleaned_ms >= config.log_cleaner_backoff_ms:
+            self._cleaned_ms = now_ms
+            self._begin("compaction", self._compact_dirtiest)
+        if config.flint_scrub_bytes_per_second:
+            self._begin("scrub", self._scrub.step)
+
+    async def close(self) -> None:
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Unless it still runs: whatever is due again then waits for the next time."""
+        if name in self._running:
+            return
+        task = self._running[name] = asyncio.ensure_future(self._guarded(name, work))
+        task.add_done_callback(lambda _: self._running.pop(name, None))
+
+    async def _guarded(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except (FlintError, OSError) as error:
+            logger.error("%s: %s", name, error)
+        except Exception:
+            logger.exception("%s failed", name)
+
+    async def _retain_all(self) -> None:
+        await retain(list(self._partitions), folder=self._folder, clock=self._clock, executor=self._executor)
+
+    async def _compact_dirtiest(self) -> None:
+        """As long as there is one that is worth it."""
+        failed: set[Partition] = set()
+        while True:
+            by_log = {
+                partition.log: partition
+                for partition in self._partitions
+                if not self.cleaner.gave_up(partition) and partition not in failed
+            }
+            log = dirtiest(by_log, self._clock.now_ms())
+            if log is None:
+                return
+            try:
+                await self.cleaner.compact(by_log[log])
+            except (FlintError, OSError) as error:
+                logger.warning("%s is not compacted: %s", log.name, error)
+                failed.add(by_log[log])
+
+    # ---- on demand
+
+    def start(self, action: Action, topic: str, partitions: Sequence[Partition]) -> Task:
+        self._last_id += 1
+        task = Task(self._last_id, topic, action, [PartitionTask(one.index) for one in partitions])
+        self._tasks[task.id] = task
+        for old in list(self._tasks.values())[: max(0, len(self._tasks) - TASKS_KEPT)]:
+            if old.is_over:
+                del self._tasks[old.id]
+        self._begin(f"task {task.id}", lambda: self._carry_out(task, list(partitions)))
+        return task
+
+    def find(self, task_id: int) -> Task | None:
+        return self._tasks.get(task_id)
+
+    async def _carry_out(self, task: Task, partitions: list[Partition]) -> None:
+        work = {Action.COMPACT: self._compact, Action.RETAIN: self._retain, Action.VERIFY: self._verify}
+        try:
+            for partition, part in zip(partitions, task.partitions, strict=True):
+                part.state = State.RUNNING
+                try:
+                    await work[task.action](partition, part)
+                    part.state = State.DONE
+                except (FlintError, OSError) as error:
+                    part.state, part.error = State.FAILED, str(error)
+        finally:
+            task.is_over = True
+
+    async def _compact(self, partition: Partition, part: PartitionTask) -> None:
+        def note(compacted: Compacted) -> None:
+            part.phase = compacted.phase
+            part.bytes_done, part.bytes_total = compacted.bytes_done, compacted.bytes_total
+
+        self.cleaner.uncleanable.get(partition.topic_id, {}).pop(partition.index, None)
+        done = await self.cleaner.compact(partition, forced=True, compacted=Compacted(watcher=note))
+        part.bytes_before, part.bytes_after = done.bytes_before, done.bytes_after
+        part.records_before, part.records_after = done.records_before, done.records_after
+
+    async def _retain(self, partition: Partition, part: PartitionTask) -> None:
+        part.bytes_before, part.records_before = partition.log.size, _span(partition)
+        await retain([partition], folder=self._folder, clock=self._clock, executor=self._executor)
+        part.bytes_after, part.records_after = partition.log.size, _span(partition)
+
+    async def _verify(self, partition: Partition, part: PartitionTask) -> None:
+        def note(done: int, total: int) -> None:
+            part.bytes_done, part.bytes_total = done, total
+
+        found = await verify_log(partition, self._executor, note)
+        part.bytes_before = part.bytes_after = found.size
+        part.records_before = part.records_after = found.records
+        part.damaged = [(bad.base_offset, bad.end_offset) for bad in partition.log.corrupt]
+
+
+def _span(partition: Partition) -> int:
+    return partition.log.end_offset - partition.log.start_offset

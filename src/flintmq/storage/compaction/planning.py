@@ -1,0 +1,78 @@
+"""Which part of a log may be compacted, and whether it is worth it. Decides, and touches nothing.
+
+     clean            dirty, cleanable            not yet
+├──────────────┼──────────────────────────┼──────────────────┤
+start     first dirty offset          end offset       active segment …
+
+Not yet: the active segment, what an open transaction began or what is not visible, and segments with records younger
+than `min.compaction.lag.ms`. Worth it: the dirty part is a larger share than `min.cleanable.dirty.ratio`, or holds a
+record older than `max.compaction.lag.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from flintmq.storage.log import Log
+
+
+class Cleanable(NamedTuple):
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleanable:
+    """What could be compacted now."""
+    config = log.config
+    lag_ms = config.min_compaction_lag_ms if min_lag_ms is None else min_lag_ms
+    first_dirty = log.first_dirty_offset
+    if not log.start_offset <= first_dirty <= log.end_offset:
+        first_dirty = log.start_offset
+    end = min(log.active.base_offset, log.last_stable_offset)
+    clean_bytes = dirty_bytes = 0
+    is_overdue = False
+    for at, segment in enumerate(log.segments[:-1]):
+        following = log.segments[at + 1].base_offset
+        if following <= first_dirty:
+            clean_bytes += segment.size
+            continue
+        if segment.base_offset >= end:
+            break
+        if lag_ms > 0 and segment.max_timestamp > now_ms - lag_ms:
+            end = min(end, segment.base_offset)
+            break
+        dirty_bytes += segment.size
+        if 0 <= segment.first_timestamp < now_ms - config.max_compaction_lag_ms:
+            is_overdue = True
+    return Cleanable(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes, is_overdue)
+
+
+def worth_cleaning(log: Log, now_ms: int) -> Cleanable | None:
+    if not log.config.compacts or log.offline is not None or not log.is_made:
+        return None
+    found = cleanable(log, now_ms)
+    if not found.dirty_bytes or found.end_offset <= found.first_dirty_offset:
+        return None
+    if found.is_overdue or found.ratio > log.config.min_cleanable_dirty_ratio:
+        return found
+    return None
+
+
+def dirtiest(logs: Iterable[Log], now_ms: int) -> Log | None:
+    """The log that needs it most, those first whose time has come."""
+    best: tuple[bool, float] | None = None
+    chosen = None
+    for log in logs:
+        found = worth_cleaning(log, now_ms)
+        if found is not None and (best is None or (found.is_overdue, found.ratio) > best):
+            best, chosen = (found.is_overdue, found.ratio), log
+    return chosen

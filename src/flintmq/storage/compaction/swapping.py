@@ -1,0 +1,89 @@
+"""A cleaned segment takes the place of those it was made from, whatever happens meanwhile.
+
+`swap` in the log's folder says which segments one replaces. It is on stable storage before the first file is renamed
+and goes when the last one is gone, so a process that finds it finishes what it says; without it, files that end in
+`.cleaned` are what a pass left that did not get so far, and mean nothing.
+
+    swap written · renamed, in one step of the loop · the other segments' files removed · swap removed
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from flintmq.effects import Disk, read_file, write_atomically
+from flintmq.errors import CorruptionError
+from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+
+logger = logging.getLogger(__name__)
+
+SWAP_FILE = "swap"
+CLEANED = ".cleaned"
+
+# ORDER: the log file comes last, so that indexes never point into another file than their own once it is there.
+_SUFFIXES = (INDEX, TIME_INDEX, TXN_INDEX, LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    bases: tuple[int, ...]
+    """The segments that go; the cleaned one begins where the first of them did."""
+    has_transaction_index: bool
+
+
+def write_swap(disk: Disk, folder: str, swap: Swap) -> None:
+    """From here on the cleaned segment is the log's, now or at the next start."""
+    write_atomically(disk, f"{folder}/{SWAP_FILE}", msgspec.json.encode(swap))
+
+
+def rename_cleaned(disk: Disk, folder: str, swap: Swap) -> None:
+    """Put the cleaned files in place. May be repeated."""
+    base = swap.bases[0]
+    if not swap.has_transaction_index:
+        _remove(disk, f"{folder}/{file_name(base, TXN_INDEX)}")
+    for suffix in _SUFFIXES:
+        cleaned = f"{folder}/{file_name(base, suffix)}{CLEANED}"
+        if disk.exists(cleaned):
+            disk.rename(cleaned, f"{folder}/{file_name(base, suffix)}")
+
+
+def finish_swap(disk: Disk, folder: str, swap: Swap) -> None:
+    """Remove what was replaced, then the note. May be repeated.
+
+    ORDER: the renaming is durable BEFORE anything is removed, and the removals BEFORE the note about them goes.
+    """
+    disk.sync_dir(folder)
+    for base in swap.bases[1:]:
+        for suffix in _SUFFIXES:
+            _remove(disk, f"{folder}/{file_name(base, suffix)}")
+    disk.sync_dir(folder)
+    _remove(disk, f"{folder}/{SWAP_FILE}")
+
+
+def resume_swap(disk: Disk, folder: str, names: Sequence[str]) -> bool:
+    """Finish what a process that died had begun, and remove what it had not; True if there was any of it."""
+    found = False
+    if SWAP_FILE in names:
+        found = True
+        try:
+            swap = msgspec.json.decode(read_file(disk, f"{folder}/{SWAP_FILE}"), type=Swap)
+        except msgspec.MsgspecError as error:
+            # It was replaced atomically: only the disk can have done that.
+            raise CorruptionError(f"{folder}/{SWAP_FILE} makes no sense: {error}") from error
+        rename_cleaned(disk, folder, swap)
+        finish_swap(disk, folder, swap)
+        logger.info("%s: the swap of a compacted segment at offset %d is finished", folder, swap.bases[0])
+    for name in names:
+        if name.endswith(CLEANED):
+            found = True
+            _remove(disk, f"{folder}/{name}")
+    return found
+
+
+def _remove(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.remove(path)

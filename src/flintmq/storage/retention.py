@@ -1,0 +1,86 @@
+"""What has had its time: from which offset on a log is kept, by age and by size. Decides, and touches nothing.
+
+Whole segments go, the oldest first, and never one that a reader could still get new records from: all of it must lie
+below the high watermark. The active segment goes too if all of it is too old; a new, empty one takes its place.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from flintmq.storage.log import Log
+from flintmq.storage.segment import Segment
+
+
+class Reason(Enum):
+    AGE = "age"
+    SIZE = "size"
+
+
+class Expired(NamedTuple):
+    start_offset: int
+    """Where the log should begin."""
+    segments: int
+    size: int
+    """Bytes that go."""
+    reason: Reason
+    needs_roll: bool
+    """The active segment goes too."""
+
+
+def expired(log: Log, now_ms: int) -> Expired | None:
+    """None if all is to be kept, as it is in logs that are only compacted."""
+    if not log.config.deletes:
+        return None
+    by_age = _too_old(log, now_ms)
+    by_size = _too_much(log)
+    count = max(by_age, by_size)
+    if not count:
+        return None
+    going = log.segments[:count]
+    all_go = count == len(log.segments)
+    return Expired(
+        log.end_offset if all_go else log.segments[count].base_offset,
+        count,
+        sum(segment.size for segment in going),
+        Reason.AGE if by_age >= by_size else Reason.SIZE,
+        all_go,
+    )
+
+
+def _too_old(log: Log, now_ms: int) -> int:
+    """How many of the first segments are older than `retention.ms`, told by their newest record."""
+    limit_ms = log.config.retention_ms
+    if limit_ms < 0:
+        return 0
+    count = 0
+    for at, segment in enumerate(log.segments):
+        is_active = at + 1 == len(log.segments)
+        end = log.end_offset if is_active else log.segments[at + 1].base_offset
+        if (is_active and not segment.size) or end > log.high_watermark:
+            break
+        if now_ms - _age_from(segment) <= limit_ms:
+            break
+        count += 1
+    return count
+
+
+def _too_much(log: Log) -> int:
+    """How many of the first segments can go with at least `retention.bytes` left. Never the active one."""
+    limit = log.config.retention_bytes
+    if limit < 0:
+        return 0
+    excess = log.size - limit
+    count = 0
+    for at, segment in enumerate(log.segments[:-1]):
+        if excess < segment.size or log.segments[at + 1].base_offset > log.high_watermark:
+            break
+        excess -= segment.size
+        count += 1
+    return count
+
+
+def _age_from(segment: Segment) -> int:
+    """Records without any timestamp count from when their segment was made or opened."""
+    return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms

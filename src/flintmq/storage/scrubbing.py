@@ -1,0 +1,61 @@
+"""Reading what lies on disk only to see whether it is still what was written. A piece at a time, in a thread.
+
+Only sealed segments: the active one is young, and its batches were checked when they came. The CRC does not cover a
+batch's base offset, length and magic, so these are looked at too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.storage.log import CorruptRange
+from flintmq.storage.segment import Segment
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Scrubbed(NamedTuple):
+    position: int
+    """How far the segment was read; its size at the end."""
+    damage: CorruptRange | None = None
+    batches: int = 0
+    records: int = 0
+
+
+def scrub(segment: Segment, position: int, expected: int, end_offset: int, limit: int) -> Scrubbed:
+    """Check batches from `position` on, about `limit` bytes of them, up to the first that is damaged.
+
+    `expected` is the lowest offset that may come, and the segment ends below `end_offset`. Behind a batch that fails
+    its CRC one may go on; where there is no batch at all, the rest of the segment is lost.
+    """
+    file, size, begun = segment.open(), segment.size, position
+    batches = records = 0
+    chunk, start = b"", position
+    while position < size and position - begun < limit:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, start, at = file.pread(min(_CHUNK_BYTES, size - position), position), position, 0
+        if len(chunk) - at < HEADER_SIZE:
+            return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+        header = read_header(chunk, at)
+        if (
+            header.length < HEADER_SIZE - LENGTH_END
+            or position + header.size > size
+            or header.magic != 2
+            or not expected <= header.base_offset <= header.last_offset < end_offset
+        ):
+            return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+        if at + header.size > len(chunk):
+            wanted = min(max(_CHUNK_BYTES, header.size), size - position)
+            chunk, start, at = file.pread(wanted, position), position, 0
+            if len(chunk) < header.size:
+                return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+        position += header.size
+        if not crc_is_right(memoryview(chunk)[at : at + header.size], header.crc):
+            bad = CorruptRange(header.base_offset, header.last_offset + 1)
+            return Scrubbed(position, bad, batches, records)
+        expected = header.last_offset + 1
+        batches += 1
+        records += header.record_count
+    return Scrubbed(position, None, batches, records)

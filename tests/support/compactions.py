@@ -1,0 +1,24 @@
+"""Passes of compaction on a simulated disk: each of their steps is one of the simulated executor's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from flintmq.effects import Disk, Executor
+from flintmq.errors import FlintError
+from flintmq.storage.compaction.cleaning import clean
+from flintmq.storage.compaction.job import Event, Failure, Job
+
+
+class SimulatedCompactions:
+    def __init__(self, disk: Disk, executor: Executor) -> None:
+        self._disk = disk
+        self._executor = executor
+
+    async def run(self, job: Job) -> AsyncGenerator[Event, None]:
+        events = clean(self._disk, job)
+        try:
+            while (event := await self._executor.run(next, events, None)) is not None:
+                yield event
+        except (OSError, FlintError) as error:
+            yield Failure(reason=str(error))
