@@ -40,7 +40,13 @@ class CompiledModules(BuildHookInterface[Any]):
         try:
             # Deterministic names: one group, with its shared part beside the package.
             extensions = mypycify(
-                ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", *COMPILED],
+                [
+                    "--config-file=",
+                    f"--cache-dir={self._folder}/cache",
+                    "--explicit-package-bases",
+                    "--ignore-missing-imports",
+                    *COMPILED,
+                ],
                 opt_level="3",
                 debug_level="0",
                 target_dir=f"{self._folder}/c",

@@ -11,10 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import FrameType
 from typing import TypeVar
 
 from bench import machine, rdkafka, report
+from bench.compiled import CannotBuild, build_wheel, unpack
 from bench.machine import Cores
 from bench.peers import JAVA_OPTIONS, KAFKA_VERSION, CannotRun, FlintPeer, KafkaPeer, Peer
 from bench.process import BrokerFailed
@@ -40,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"no workload is called {options.only}; --list names them all")
         return 2
     try:
-        return _measure(options, workloads)
+        with ExitStack() as folders:
+            return _measure(options, workloads, folders)
     except (BrokerFailed, CannotRun) as error:
         _say(f"A broker could not be started: {error}")
         return 1
@@ -49,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _measure(options: argparse.Namespace, workloads: Sequence[Workload]) -> int:
+def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders: ExitStack) -> int:
     load_before = machine.load()
-    peers = _peers(options)
+    peers = _peers(options, folders)
     versions = {report.OURS: __version__, report.THEIRS: KAFKA_VERSION}
     circumstances = report.Circumstances(
         when=time.strftime("%Y-%m-%d %H:%M"),
@@ -93,14 +96,24 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload]) -> int:
     return 1 if results.errors else 0
 
 
-def _peers(options: argparse.Namespace) -> list[Peer]:
-    peers: list[Peer] = [FlintPeer()]
+def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
+    peers: list[Peer] = [FlintPeer(_compiled(folders) if options.compiled else None)]
     if not options.flintmq_only:
         try:
             peers.append(KafkaPeer.found(options.java_options))
         except CannotRun as error:
             _say(f"Apache Kafka cannot be measured: {error}. FlintMQ runs alone; there are no ratios.")
     return peers
+
+
+def _compiled(folders: ExitStack) -> str:
+    """A folder with FlintMQ as its compiled wheels have it, for as long as `folders` is open."""
+    folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-wheel-"))
+    _say("building a compiled wheel")
+    try:
+        return unpack(build_wheel(folder, compiled=True), os.path.join(folder, "package"))
+    except CannotBuild as error:
+        raise CannotRun(f"{error} is not here to build a compiled wheel with") from error
 
 
 def _chosen(only: str | None) -> list[Workload]:
@@ -123,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--scale", type=_positive, default=1.0, help="size of the workloads; 1 to be quoted, 0.05 to look")
     add("--recovery-gb", type=_positive, default=_RECOVERY_GB, metavar="GB", help="data to recover (0.5)")
     add("--flintmq-only", action="store_true", help="leave Kafka out")
+    add("--compiled", action="store_true", help="measure a compiled wheel of FlintMQ, not the sources")
     add("--cold", action="store_true", help="do not warm the brokers first")
     add("--java-options", default=JAVA_OPTIONS, help=f"for Kafka's JVM (default {JAVA_OPTIONS})")
     add("--folder", metavar="DIR", help="where the brokers' folders go (default: the system's)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
@@ -129,9 +129,7 @@ class ProduceLoad:
         return request
 
     def check(self, answer: memoryview) -> None:
-        for topic in body_of(answer, ProduceResponse, self.version).responses:
-            for one in topic.partition_responses:
-                refuse(one.error_code, one.error_message)
+        _check_produced(answer, self.version)
 
     def run(self, connection: Connection, requests: int, *, in_flight: int) -> list[float]:
         """Send so many, with never more than `in_flight` unanswered; the seconds each took."""
@@ -164,7 +162,7 @@ class FetchLoad:
         self._topic = topic
         self._version = version
         self._wait_ms = wait_ms
-        self._offsets = [0] * topic.partitions
+        self.offsets = [0] * topic.partitions
         self._changed = set(range(topic.partitions))
         self._session_id = 0
         self._session_epoch = 0 if sessions else _NO_SESSION_EPOCH
@@ -177,7 +175,7 @@ class FetchLoad:
             partitions=[
                 FetchRequest.FetchPartition(
                     partition=index,
-                    fetch_offset=self._offsets[index],
+                    fetch_offset=self.offsets[index],
                     partition_max_bytes=PARTITION_BYTES_MAX,
                 )
                 for index in sorted(self._changed)
@@ -220,7 +218,7 @@ class FetchLoad:
                 break
             self.records += header.record_count
             self.batches += 1
-            self._offsets[index] = header.last_offset + 1
+            self.offsets[index] = header.last_offset + 1
             position += header.size
 
     def run(self, connection: Connection, records: int) -> int:
@@ -233,6 +231,21 @@ class FetchLoad:
             if empty == _EMPTY_ANSWERS_MAX:
                 raise TimeoutError(f"{self.records} of {records} records came")
         return requests
+
+
+def produce_batches(
+    connection: Connection, topic: Topic, batches: Iterable[bytes], *, in_flight: int
+) -> None:
+    """Each batch once, to partition 0, with never more than `in_flight` unanswered."""
+    unanswered = 0
+    for batch in batches:
+        if unanswered == in_flight:
+            _check_produced(connection.read(), COMMON_PRODUCE_VERSION)
+            unanswered -= 1
+        connection.send(_produce(topic, 0, batch, COMMON_PRODUCE_VERSION, 1))
+        unanswered += 1
+    for _ in range(unanswered):
+        _check_produced(connection.read(), COMMON_PRODUCE_VERSION)
 
 
 Handler = Callable[[memoryview], bytes | bytearray | None]
@@ -274,6 +287,12 @@ def _produce(topic: Topic, index: int, batch: bytes, version: int, acks: int) ->
         partition_data=[ProduceRequest.PartitionProduceData(index=index, records=batch)],
     )
     return frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), version)
+
+
+def _check_produced(answer: memoryview, version: int) -> None:
+    for topic in body_of(answer, ProduceResponse, version).responses:
+        for one in topic.partition_responses:
+            refuse(one.error_code, one.error_message)
 
 
 def refuse(error_code: int, message: str | None = None) -> None:

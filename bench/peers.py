@@ -60,6 +60,10 @@ class Peer(ABC):
 class FlintPeer(Peer):
     name = "FlintMQ"
 
+    def __init__(self, package: str | None = None) -> None:
+        """From the sources, or from a folder that a wheel was unpacked into."""
+        self._package = package
+
     def prepare(self, place: Place) -> None:
         os.makedirs(place.folder, exist_ok=True)
 
@@ -69,7 +73,8 @@ class FlintPeer(Peer):
 
     def environment(self) -> Mapping[str, str]:
         # The shell's own settings would make two runs differ.
-        return {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+        found = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+        return found if self._package is None else {**found, "PYTHONPATH": self._package}
 
 
 class KafkaPeer(Peer):

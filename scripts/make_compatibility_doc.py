@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from flintmq.broker.apis import APIS, Api
+from flintmq.broker.apis import ADVERTISED, APIS, Api
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "compatibility.md"
@@ -32,10 +32,17 @@ FlintMQ serves these APIs in the version ranges of Apache Kafka 4.3.1. Nothing e
 |---|---|---|---|
 """
 
+OWN = """
+Besides, FlintMQ has a few requests of its own for its command line, which ApiVersions does not tell of. Their keys
+lie far above Kafka's, so that no client sends one by accident.
+
+| key | API | versions | acts on |
+|---|---|---|---|
+"""
+
 ABSENT = """
-Not there yet, each with a later version: consumer groups and committed offsets (FindCoordinator, JoinGroup,
-OffsetCommit and their kin), transactions, ACLs, SASL and TLS, quotas, delegation tokens, share groups, telemetry.
-Compacted topics can be created and are checked for keys, but compaction and retention do not run yet.
+Not there yet, each with a later version: transactions, the new consumer protocol (KIP-848), ACLs, SASL and TLS,
+quotas, delegation tokens, share groups, telemetry.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
@@ -76,7 +83,8 @@ def suite_section(suite: dict[str, Any]) -> str:
 
 def document() -> str:
     runs = tomllib.loads(RUNS.read_text())
-    text = HEAD + "".join(api_row(api) for api in APIS) + ABSENT
+    text = HEAD + "".join(api_row(api) for api in ADVERTISED) + OWN
+    text += "".join(api_row(api) for api in APIS if api.is_own) + ABSENT
     text += "".join(f"| {client['name']} | {client['what']} |\n" for client in runs.get("client", []))
     text += "\n## Other people's test suites\n\n" + str(runs["about"]) + "\n"
     text += "".join(suite_section(suite) for suite in runs.get("suite", []))

@@ -3,7 +3,8 @@
     python scripts/make_definitions.py kafka-clients-4.3.1.jar [another.jar ...] [--into FOLDER]
 
 Only facts are taken over: names, keys, types, version ranges, defaults and tags. The output depends on
-nothing but the jars, so a test can compare it with what is committed.
+nothing but the jars and `protocol/own_definitions.txt` (FlintMQ's own messages, written by hand, which the stub tells
+type checkers of too), so a test can compare it with what is committed.
 
 The text has one block per message, blocks separated by an empty line:
 
@@ -26,6 +27,8 @@ import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
+
+from flintmq.protocol.schema import STRUCT, Field, own_definitions
 
 Json = dict[str, Any]
 
@@ -163,7 +166,28 @@ def stub(messages: list[Json]) -> str:
             out.write("\n")
         for field in own:
             out.write(f"    {snake_case(field['name'])}: {annotation(field, name)} = ...\n")
+    for name in own_definitions().names():
+        out.write(own_stub(name))
     return out.getvalue()
+
+
+def own_annotation(field: Field, message: str) -> str:
+    text = f"{message}.{field.struct}" if field.kind == STRUCT else PRIMITIVES[field.kind]
+    text = f"list[{text}]" if field.array else text
+    return f"{text} | None" if field.ever_null else text
+
+
+def own_stub(name: str) -> str:
+    """The stub of one of FlintMQ's own messages."""
+    structs = own_definitions().parse(name).structs
+    lines = [f"\nclass {name}(Message):"]
+    for struct, fields in structs.items():
+        if struct != name:
+            lines.append(f"    class {struct}(Struct):")
+            lines += [f"        {field.name}: {own_annotation(field, name)} = ..." for field in fields]
+            lines.append("")
+    lines += [f"    {field.name}: {own_annotation(field, name)} = ..." for field in structs[name]]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

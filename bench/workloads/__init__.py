@@ -6,7 +6,7 @@ target's scale, where 1 is a run to be quoted. A workload must not know which br
 
 from __future__ import annotations
 
-from bench.workloads import fan_out, latency, librdkafka, lifecycle, requests, streams, topics
+from bench.workloads import cleaning, fan_out, latency, librdkafka, lifecycle, requests, streams, topics
 from bench.workloads.target import Target, Workload
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -16,6 +16,7 @@ WORKLOADS: tuple[Workload, ...] = (
     *latency.WORKLOADS,
     *fan_out.WORKLOADS,
     *lifecycle.WORKLOADS,
+    *cleaning.WORKLOADS,
     # Last on the shared broker: a thousand deleted topics are still being cleared away when it ends.
     *topics.WORKLOADS,
 )

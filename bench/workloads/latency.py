@@ -6,11 +6,13 @@ The fetch is parked at the broker before the record is sent, so end to end measu
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from bench.figures import Figure, cpu, latencies
-from bench.loads import ONE_RECORD, Driver, FetchLoad, ProduceLoad
+from bench.loads import ONE_RECORD, Driver, FetchLoad, ProduceLoad, Topic
 from bench.workloads.target import Target, Workload
 
 _LONG_POLL_MS: Final = 10_000
@@ -50,26 +52,51 @@ class _RoundTrip:
         return self.acknowledged_s > 0 and self.delivered_s > 0
 
 
+class ClosedLoop(ExitStack):
+    """One record at a time to one topic, over two connections, for as long as the block lasts."""
+
+    @dataclass(slots=True)
+    class Times:
+        """Of each round trip, in order."""
+
+        acknowledged_s: list[float] = field(default_factory=list)
+        delivered_s: list[float] = field(default_factory=list)
+
+        def extend(self, other: ClosedLoop.Times) -> None:
+            self.acknowledged_s += other.acknowledged_s
+            self.delivered_s += other.delivered_s
+
+    def __init__(self, target: Target, topic: Topic, *, acks: int) -> None:
+        super().__init__()
+        self._producer = self.enter_context(target.connect())
+        self._consumer = self.enter_context(target.connect())
+        self._fetch = FetchLoad(topic, wait_ms=_LONG_POLL_MS)
+        self._trip = _RoundTrip(ProduceLoad(topic, ONE_RECORD, acks=acks), self._fetch)
+        self._driver = Driver(
+            [(self._producer, self._trip.acknowledged), (self._consumer, self._trip.fetched)]
+        )
+
+    def run(self, count: int) -> Times:
+        times, trip = self.Times(), self._trip
+        for _ in range(count):
+            self._consumer.send(self._fetch.next())
+            time.sleep(_PARKING_S)
+            self._producer.send(trip.begin())
+            self._driver.run(lambda: trip.is_over)
+            times.acknowledged_s.append(trip.acknowledged_s)
+            times.delivered_s.append(trip.delivered_s)
+        return times
+
+
 def _closed_loop(acks: int, target: Target) -> list[Figure]:
     count = target.scaled(10_000, least=100)
     warm = min(2_000, count // 2)
-    acknowledged: list[float] = []
-    delivered: list[float] = []
-    with target.topic(1) as topic, target.connect() as producer, target.connect() as consumer:
-        fetch = FetchLoad(topic, wait_ms=_LONG_POLL_MS)
-        trip = _RoundTrip(ProduceLoad(topic, ONE_RECORD, acks=acks), fetch)
-        driver = Driver([(producer, trip.acknowledged), (consumer, trip.fetched)])
-        with target.measured() as meter:
-            for _ in range(warm + count):
-                consumer.send(fetch.next())
-                time.sleep(_PARKING_S)
-                producer.send(trip.begin())
-                driver.run(lambda: trip.is_over)
-                acknowledged.append(trip.acknowledged_s)
-                delivered.append(trip.delivered_s)
+    with target.topic(1) as topic, ClosedLoop(target, topic, acks=acks) as loop, target.measured() as meter:
+        loop.run(warm)
+        times = loop.run(count)
     return [
-        *latencies(acknowledged[warm:], name="acknowledged", goal_ratios=(0.9, 0.8)),
-        *latencies(delivered[warm:], name="end to end", goal_ratios=(0.75, 0.8)),
+        *latencies(times.acknowledged_s, name="acknowledged", goal_ratios=(0.9, 0.8)),
+        *latencies(times.delivered_s, name="end to end", goal_ratios=(0.75, 0.8)),
         cpu("CPU per round trip", meter.cost.broker_cpu_s, per=(warm + count) / 1e6, unit="µs"),
     ]
 

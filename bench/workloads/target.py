@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,6 +24,8 @@ from flintmq.protocol.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListOffsetsRequest,
@@ -35,6 +37,8 @@ LATEST: Final = -1
 
 _CREATE_VERSION: Final = 7
 _DELETE_VERSION: Final = 6
+_ALTER_CONFIGS_VERSION: Final = 1
+_SET, _DELETE = 0, 1
 _INIT_PRODUCER_ID_VERSION: Final = 4
 LIST_OFFSETS_VERSION: Final = 9
 _WAIT_S: Final = 60.0
@@ -73,9 +77,11 @@ class Target:
         return Connection(self.broker.port, buffer_bytes=buffer_bytes)
 
     @contextmanager
-    def topic(self, partitions: int = PARTITIONS) -> Iterator[Topic]:
+    def topic(
+        self, partitions: int = PARTITIONS, settings: Mapping[str, str] | None = None
+    ) -> Iterator[Topic]:
         with self.connect() as connection:
-            (topic,) = create_topics(connection, [f"bench-{next(_names)}"], partitions)
+            (topic,) = create_topics(connection, [f"bench-{next(_names)}"], partitions, settings)
             wait_until_led(connection, topic)
             try:
                 yield topic
@@ -92,10 +98,18 @@ class Target:
             yield Target(broker, self.scale, self.recovery_gb, self.costs), start_s
 
 
-def create_topics(connection: Connection, names: Sequence[str], partitions: int) -> list[Topic]:
+def create_topics(
+    connection: Connection, names: Sequence[str], partitions: int, settings: Mapping[str, str] | None = None
+) -> list[Topic]:
+    configs = [
+        CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+        for name, value in (settings or {}).items()
+    ]
     request = CreateTopicsRequest(
         topics=[
-            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+            CreateTopicsRequest.CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=1, configs=configs
+            )
             for name in names
         ],
         timeout_ms=_TIMEOUT_MS,
@@ -111,6 +125,25 @@ def delete_topics(connection: Connection, names: Sequence[str]) -> None:
         topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names], timeout_ms=_TIMEOUT_MS
     )
     for one in connection.call(request, DeleteTopicsResponse, _DELETE_VERSION).responses:
+        refuse(one.error_code, one.error_message)
+
+
+def alter_configs(
+    connection: Connection, resource_type: int, name: str, settings: Mapping[str, str | None]
+) -> None:
+    """Set these; None takes a setting away."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name=setting, config_operation=_SET if value is not None else _DELETE, value=value
+            )
+            for setting, value in settings.items()
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    for one in connection.call(request, IncrementalAlterConfigsResponse, _ALTER_CONFIGS_VERSION).responses:
         refuse(one.error_code, one.error_message)
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from flintmq.broker.apis import APIS
+from flintmq.broker.apis import ADVERTISED
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     ApiVersionsRequest,
@@ -165,7 +165,7 @@ def test_every_version_of_api_versions_lists_what_is_served(broker: BrokerProces
             assert isinstance(response, ApiVersionsResponse)
             assert response.error_code == 0
             assert {(k.api_key, k.min_version, k.max_version) for k in response.api_keys} == {
-                (api.key, *api.advertised) for api in APIS
+                (api.key, *api.advertised) for api in ADVERTISED
             }
 
 
@@ -175,7 +175,7 @@ def test_a_too_new_api_versions_is_answered_in_version_0(wire: Wire) -> None:
     wire.sock.sendall(struct.pack(">i", len(body)) + body)
     frame = wire.receive_frame()
     correlation_id, error_code, count = struct.unpack_from(">ihi", frame)
-    assert (correlation_id, error_code, count) == (5, ErrorCode.UNSUPPORTED_VERSION, len(APIS))
+    assert (correlation_id, error_code, count) == (5, ErrorCode.UNSUPPORTED_VERSION, len(ADVERTISED))
     assert len(frame) == 10 + 6 * count
     # The connection goes on.
     assert wire.metadata().error_code == 0

@@ -63,16 +63,23 @@ class ModelBatch:
 class Model:
     batches: list[ModelBatch] = field(default_factory=list)
 
-    def pass_end(self, first_dirty: int, end: int, capacity: int) -> tuple[dict[bytes, int], int]:
+    def pass_end(
+        self, first_dirty: int, end: int, capacity: int, bases: list[int]
+    ) -> tuple[dict[bytes, int], int]:
         newest: dict[bytes, int] = {}
+        latest = first_dirty - 1
         for batch in self.batches:
-            if batch.is_marker or batch.base_offset >= end or _is_aborted(batch):
-                continue
-            for offset, _, key, _ in batch.records:
-                if offset >= first_dirty and key is not None:
-                    if len(newest) == capacity:
-                        return newest, offset - 1
-                    newest[key] = offset
+            if batch.base_offset >= end:
+                break
+            # All that was before this one's segment is known, though the last batch there may be gone.
+            latest = max(latest, max(base for base in bases if base <= batch.base_offset) - 1)
+            if not (batch.is_marker or _is_aborted(batch)):
+                for offset, _, key, _ in batch.records:
+                    if offset >= first_dirty and key is not None:
+                        if len(newest) == capacity:
+                            return newest, latest
+                        newest[key] = latest = offset
+            latest = max(latest, batch.last_offset)
         return newest, end - 1
 
     def clean(
@@ -86,7 +93,7 @@ class Model:
         producers: dict[int, tuple[int, int]],
     ) -> int:
         """Answers with the first offset that is not cleaned. Segments at `bases` beyond that one stay as they are."""
-        newest, latest = self.pass_end(first_dirty, end, capacity)
+        newest, latest = self.pass_end(first_dirty, end, capacity, bases)
         end_of_pass = min([base for base in bases if base > latest], default=end)
         with_data = {id(batch.transaction) for batch in self.batches if not batch.is_marker}
         left = []

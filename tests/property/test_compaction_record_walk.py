@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.record_walk import rebuild, walk
+from flintmq.model.record_walk import locate, rebuild, walk
 from flintmq.model.records import append_record
 from flintmq.model.records import walk as read_records
 
@@ -34,6 +34,8 @@ def payload(records: list[tuple]) -> tuple[bytes, int]:  # type: ignore[type-arg
 def test_a_rebuilt_payload_holds_exactly_the_kept_records(records: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
     written, last = payload(records)
     columns = walk(written, 0, len(written), len(records), last)
+    located = locate(written, 0, len(written), len(records))
+    assert (located.starts, located.timestamp_deltas) == (columns.starts, columns.timestamp_deltas)
     kept = sorted(data.draw(st.sets(st.sampled_from(range(len(records))))) if records else [])
     times = data.draw(st.one_of(st.none(), st.lists(INT64, min_size=len(kept), max_size=len(kept))))
     before = list(read_records(written, len(records)))
@@ -69,6 +71,6 @@ def test_a_damaged_payload_is_read_as_the_reader_reads_it_or_refused(
         # The reader also refuses times beyond 64 bits and headers that are not text.
         return
     assert columns.keys == [record.key for record in found]
-    assert columns.tombstones == [record.value is None for record in found]
+    assert columns.tombstones == [number for number, record in enumerate(found) if record.value is None]
     assert columns.offset_deltas == [record.offset for record in found]
     assert columns.timestamp_deltas == [record.timestamp for record in found]

@@ -19,6 +19,7 @@ import pytest
 
 from flintmq.protocol import messages
 from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.schema import own_definitions
 from flintmq.protocol.structures import Message
 
 Populate = Callable[..., Any]
@@ -76,7 +77,10 @@ def answers(stream: bytes) -> list[bytes | str]:
 
 def test_kafka_reads_our_bytes_and_writes_the_same(java_command: list[str], populate: Populate) -> None:
     asked: list[tuple[type[Message], int, Message, bytes]] = []
+    own = set(own_definitions().names())
     for name in messages.names():
+        if name in own:
+            continue
         cls = messages.load(name)
         source = random.Random(name)
         for version in range(cls.versions[0], cls.versions[1] + 1):

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from flintmq.broker.coordinators import GroupCoordinator
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
@@ -94,10 +95,23 @@ class SingleBroker:
             executor=executor,
         )
         await partitions.load()
+        topics = Topics(metadata, configs, random, NODE_ID)
+        self.groups = GroupCoordinator(
+            lambda: configs.broker,
+            metadata=metadata,
+            topics=topics,
+            partitions=partitions,
+            clock=clock,
+            timers=self.loop,
+            executor=executor,
+        )
+        self.groups.start()
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
-            topics=Topics(metadata, configs, random, NODE_ID),
+            topics=topics,
+            groups=self.groups,
+            random=random,
             partitions=partitions,
             upkeep=Upkeep(
                 partitions,
@@ -119,6 +133,7 @@ class SingleBroker:
 
     def close(self) -> None:
         async def stop() -> None:
+            self.groups.close()
             await self.services.partitions.close()
             await self.services.metadata.close()
 

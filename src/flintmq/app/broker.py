@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.health import Phase
 from flintmq.app.telemetry import Telemetry
+from flintmq.broker.coordinators import GroupCoordinator
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
@@ -144,19 +145,31 @@ class Broker:
         recovering = time.monotonic()
         recovered = await self._partitions.load()
         parts.recovered([report for _, report in recovered], time.monotonic() - recovering)
-        self._upkeep = Upkeep(
+        self._upkeep = parts.upkeep = Upkeep(
             self._partitions,
             CompactionProcess(),
             clock=clock,
             executor=executor,
             config=lambda: configs.broker,
         )
+        topics = Topics(metadata, configs, random, config.node_id)
+        self._groups = GroupCoordinator(
+            lambda: configs.broker,
+            metadata=metadata,
+            topics=topics,
+            partitions=self._partitions,
+            clock=clock,
+            timers=loop,
+            executor=executor,
+        )
+        self._groups.start()
         services = Services(
             node_id=config.node_id,
             metadata=metadata,
-            topics=Topics(metadata, configs, random, config.node_id),
+            topics=topics,
             partitions=self._partitions,
             upkeep=self._upkeep,
+            groups=self._groups,
             configs=configs,
             producer_ids=ProducerIds(metadata),
             sessions=FetchSessions(
@@ -167,6 +180,7 @@ class Broker:
             ),
             clock=clock,
             timers=loop,
+            random=random,
             executor=executor,
             disk=disk,
             counters=counters,
@@ -210,6 +224,7 @@ class Broker:
         self._telemetry.parts.phase = Phase.STOPPING
         await self._server.stop(DRAIN_S)
         await self._dispatcher.drain()
+        self._groups.close()
         # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
         await self._upkeep.close()
         await self._partitions.close()
@@ -266,6 +281,7 @@ class Broker:
         """Everything whose time has come. Once a second, and whenever somebody has moved the clock."""
         self._partitions.tick()
         self._upkeep.tick()
+        self._groups.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:

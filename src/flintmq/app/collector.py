@@ -21,6 +21,7 @@ from flintmq.app.process_figures import ProcessFigures, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.errors import ErrorCode
 from flintmq.metrics import BY_NAME, Counters, Exposition
@@ -55,6 +56,7 @@ class Parts:
     metadata: Metadata | None = None
     metadata_failure: str | None = None
     partitions: Partitions | None = None
+    upkeep: Upkeep | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
     recovery_s: float | None = None
@@ -172,6 +174,10 @@ class Collector:
         out.add("flintmq_log_flush_failures_total", logs.flush_failures)
         out.add("flintmq_records_deleted_total", logs.records_deleted)
         out.add("flintmq_producer_duplicates_total", logs.duplicates)
+        out.add("flintmq_retention_bytes_total", logs.retention_bytes)
+        out.add("flintmq_compactions_total", logs.compactions)
+        out.add("flintmq_compaction_bytes_total", logs.compaction_bytes)
+        out.add("flintmq_scrubbed_bytes_total", logs.scrubbed_bytes)
 
     # ---- what must be walked through
 
@@ -205,8 +211,9 @@ class Collector:
 
     async def _add_partitions(self, out: Exposition) -> None:
         partitions = list(self._parts.partitions or ())
+        cleaner = self._parts.upkeep.cleaner if self._parts.upkeep is not None else None
         own_series_max = self._parts.config.flint_metrics_partitions_max
-        segments = offline = corrupt = producers = rest_bytes = 0
+        segments = offline = corrupt = uncleanable = producers = rest_bytes = 0
         place = 0
         async for partition in self._sliced(partitions):
             log = partition.log
@@ -214,6 +221,7 @@ class Collector:
             segments += count
             offline += log.offline is not None
             corrupt += len(log.corrupt)
+            uncleanable += cleaner is not None and cleaner.gave_up(partition)
             producers += len(log.producers)
             place += 1
             if place > own_series_max:
@@ -231,6 +239,7 @@ class Collector:
         out.add("flintmq_segments", segments)
         out.add("flintmq_logs_offline", offline)
         out.add("flintmq_corrupt_ranges", corrupt)
+        out.add("flintmq_uncleanable_partitions", uncleanable)
         out.add("flintmq_producers", producers)
 
 

@@ -35,9 +35,12 @@ def finish_answer(first: bytearray, size: int) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a client is told beside the code. It may quote what the client sent, so it is cut to a readable length;
-    the wire takes no more than 32 KiB."""
-    text = str(error)
+    """What a client is told beside the code."""
+    return cut(str(error))
+
+
+def cut(text: str) -> str:
+    """To a readable length: it may quote what a client sent, and the wire takes no more than 32 KiB."""
     return text if len(text) <= _REASON_MAX else f"{text[:_REASON_MAX]}…"
 
 

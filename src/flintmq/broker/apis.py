@@ -1,7 +1,8 @@
 """The list of APIs: the one source for ApiVersions, dispatch and `docs/compatibility.md`.
 
 For each: its versions, who may use it and when, what it acts on, and its handler. A version range is that
-of Apache Kafka 4.3; nothing is listed whose effect is absent.
+of Apache Kafka 4.3; nothing is listed whose effect is absent. At the end stand FlintMQ's own, which ApiVersions does
+not tell of.
 """
 
 from __future__ import annotations
@@ -18,30 +19,44 @@ from flintmq.broker.handlers import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_topic_health,
     describe_topic_partitions,
+    describe_topic_task,
     elect_leaders,
     fetch,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
     list_config_resources,
+    list_groups,
     list_offsets,
     list_partition_reassignments,
+    maintain_topic,
     metadata,
+    offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from flintmq.broker.request import Request
 from flintmq.broker.services import Services
+from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.structures import Message
+from flintmq.settings import BrokerConfig
 
 Handler = Callable[[Request, Any, Services], "Message | Awaitable[Message | None] | None"]
 """Takes the decoded request and gives the response, at once or awaited."""
@@ -77,8 +92,13 @@ class Api:
         lowest = self.versions[0] if self.advertised_from is None else self.advertised_from
         return lowest, self.versions[1]
 
+    @property
+    def is_own(self) -> bool:
+        """Of FlintMQ, not of Kafka."""
+        return self.key >= FIRST_OWN_KEY
 
-TOPIC, CLUSTER, NONE = Resource.TOPIC, Resource.CLUSTER, Resource.NONE
+
+TOPIC, CLUSTER, NONE, GROUP = Resource.TOPIC, Resource.CLUSTER, Resource.NONE, Resource.GROUP
 
 APIS: tuple[Api, ...] = (
     # librdkafka takes a broker without Produce 0 for one that knows no compression.
@@ -86,8 +106,15 @@ APIS: tuple[Api, ...] = (
     Api(1, "Fetch", (4, 18), TOPIC, raw=fetch.handle),
     Api(2, "ListOffsets", (1, 11), TOPIC, list_offsets.handle),
     Api(3, "Metadata", (0, 13), TOPIC, metadata.handle),
-    Api(9, "OffsetFetch", (1, 10), Resource.GROUP, offset_fetch.handle),
-    Api(10, "FindCoordinator", (0, 6), Resource.GROUP, find_coordinator.handle),
+    Api(8, "OffsetCommit", (2, 10), GROUP, offset_commit.handle),
+    Api(9, "OffsetFetch", (1, 10), GROUP, offset_fetch.handle),
+    Api(10, "FindCoordinator", (0, 6), GROUP, find_coordinator.handle),
+    Api(11, "JoinGroup", (0, 9), GROUP, join_group.handle),
+    Api(12, "Heartbeat", (0, 4), GROUP, heartbeat.handle),
+    Api(13, "LeaveGroup", (0, 5), GROUP, leave_group.handle),
+    Api(14, "SyncGroup", (0, 5), GROUP, sync_group.handle),
+    Api(15, "DescribeGroups", (0, 6), GROUP, describe_groups.handle),
+    Api(16, "ListGroups", (0, 5), CLUSTER, list_groups.handle),
     Api(18, "ApiVersions", (0, 4), NONE, api_versions.handle, before_authentication=True),
     Api(19, "CreateTopics", (2, 7), TOPIC, create_topics.handle),
     Api(20, "DeleteTopics", (1, 6), TOPIC, delete_topics.handle),
@@ -99,15 +126,30 @@ APIS: tuple[Api, ...] = (
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),
     Api(35, "DescribeLogDirs", (1, 5), CLUSTER, describe_log_dirs.handle),
     Api(37, "CreatePartitions", (0, 3), TOPIC, create_partitions.handle),
+    Api(42, "DeleteGroups", (0, 2), GROUP, delete_groups.handle),
     Api(43, "ElectLeaders", (0, 2), CLUSTER, elect_leaders.handle),
     Api(44, "IncrementalAlterConfigs", (0, 1), CLUSTER, incremental_alter_configs.handle),
     Api(45, "AlterPartitionReassignments", (0, 1), CLUSTER, alter_partition_reassignments.handle),
     Api(46, "ListPartitionReassignments", (0, 0), CLUSTER, list_partition_reassignments.handle),
+    Api(47, "OffsetDelete", (0, 0), GROUP, offset_delete.handle),
     Api(55, "DescribeQuorum", (0, 2), CLUSTER, describe_quorum.handle),
     Api(60, "DescribeCluster", (0, 2), CLUSTER, describe_cluster.handle),
     Api(61, "DescribeProducers", (0, 0), TOPIC, describe_producers.handle),
     Api(74, "ListConfigResources", (0, 1), CLUSTER, list_config_resources.handle),
     Api(75, "DescribeTopicPartitions", (0, 0), TOPIC, describe_topic_partitions.handle),
+    Api(15000, "MaintainTopic", (0, 0), TOPIC, maintain_topic.handle),
+    Api(15001, "DescribeTopicTask", (0, 0), CLUSTER, describe_topic_task.handle),
+    Api(15002, "DescribeTopicHealth", (0, 0), TOPIC, describe_topic_health.handle),
 )
 
+ADVERTISED: tuple[Api, ...] = tuple(api for api in APIS if not api.brokers_only and not api.is_own)
+"""What ApiVersions tells clients of."""
+
 BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
+
+
+def served(apis: tuple[Api, ...], config: BrokerConfig) -> tuple[Api, ...]:
+    """The list without what is switched off (`flint.consumer.groups.enable`)."""
+    if config.flint_consumer_groups_enable:
+        return apis
+    return tuple(api for api in apis if api.resource is not GROUP and api.name != "ListGroups")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from flintmq.broker.answers import encode_answer, error_code_of, reason_of
-from flintmq.broker.apis import APIS, Api
+from flintmq.broker.apis import APIS, Api, served
 from flintmq.broker.failures import error_codes_in
 from flintmq.broker.request import Connection, Pieces, Request
 from flintmq.broker.services import Services
@@ -37,7 +37,10 @@ class Dispatcher:
         self._services = services
         self._now = now = services.clock.monotonic
         counters = services.counters.apis
-        self._served = {api.key: (api, counters.setdefault(api.name, ApiCounters(now))) for api in APIS}
+        self._served = {
+            api.key: (api, counters.setdefault(api.name, ApiCounters(now)))
+            for api in served(APIS, services.configs.broker)
+        }
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:

@@ -14,7 +14,9 @@ from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.producer_ids import ProducerIds
 from flintmq.cluster.topics import Topics
 from flintmq.cluster.upkeep import Upkeep
-from flintmq.effects import Clock, Disk, Executor, Timers
+from flintmq.coordination.coordinator import Coordinator
+from flintmq.effects import Clock, Disk, Executor, Random, Timers
+from flintmq.groups.machine import Groups
 from flintmq.metrics import Counters
 
 
@@ -25,12 +27,14 @@ class Services:
     topics: Topics
     partitions: Partitions
     upkeep: Upkeep
+    groups: Coordinator[Groups]
     configs: Configs
     producer_ids: ProducerIds
     sessions: FetchSessions
     endpoints: Endpoints
     clock: Clock
     timers: Timers
+    random: Random
     executor: Executor
     disk: Disk
     counters: Counters = field(default_factory=Counters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -29,9 +29,16 @@ from flintmq.model.records import Record
         "flintmq consume orders --from -10 --until-end --keys",
         "flintmq consume orders --from 2026-01-31T12:00 --max 100 --json | jq .value",
         "flintmq consume orders --format '{time} {partition}:{offset} {key} = {value}\\n'",
+        "flintmq consume orders --group billing",
     ),
 )
 @click.argument("topic")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Read as a member of this group: share the partitions with its other members, go on where it left off, and "
+    "commit what was printed. --from is then for partitions that it has no offset for.",
+)
 @click.option(
     "--from",
     "start_text",
@@ -57,6 +64,7 @@ from flintmq.model.records import Record
 @json_option
 def command(
     topic: str,
+    group: str | None,
     start_text: str,
     partitions: tuple[int, ...],
     limit: int | None,
@@ -86,19 +94,43 @@ def command(
         if asked
     ]
     printer = _printer(wanted, template, as_json)
+    if group is not None and partitions:
+        raise click.UsageError(
+            "--partition and --group exclude each other: the group decides who reads what."
+        )
     with open_client(bootstrap) as client:
         start = parse_start(start_text, client.clock.now_ms())
         view = client.topic(topic)
-        chosen = _chosen(view, partitions)
-        firsts, ends = _bounds(client, topic, chosen)
-        positions = _positions(client, topic, start, firsts, ends)
 
         def gap(partition: int, missing: int, found: int) -> None:
             warn(f"{topic}-{partition}: the records from offset {missing} on are gone; going on at {found}")
 
-        consumer = Consumer(client, view, positions, on_gap=gap)
         try:
-            _print(_records(consumer, ends if until_end else None, limit), topic, printer)
+            if group is None:
+                firsts, ends = _bounds(client, topic, _chosen(view, partitions))
+                positions = _positions(client, topic, start, firsts, ends)
+                consumer = Consumer(client, view, positions, on_gap=gap)
+                for records in _records(consumer, ends if until_end else None, limit):
+                    _print(records, topic, printer)
+            else:
+                from flintmq.cli.group_reading import read_as_member
+
+                def begin(partitions: Sequence[int]) -> Mapping[int, int]:
+                    return _positions(client, topic, start, *_bounds(client, topic, partitions))
+
+                def ends_of(partitions: Sequence[int]) -> Mapping[int, int]:
+                    return _bounds(client, topic, partitions)[1]
+
+                read_as_member(
+                    client,
+                    view,
+                    group,
+                    begin=begin,
+                    ends=ends_of if until_end else None,
+                    limit=limit,
+                    on_gap=gap,
+                    show=lambda records: _print(records, topic, printer),
+                )
         except KeyboardInterrupt:
             pass
         except BrokenPipeError:
@@ -173,9 +205,8 @@ def _records(
                 return
 
 
-def _print(polls: Iterator[list[tuple[int, Record]]], topic: str, printer: Printer) -> None:
+def _print(records: Sequence[tuple[int, Record]], topic: str, printer: Printer) -> None:
     out = sys.stdout.buffer
-    for records in polls:
-        for partition, record in records:
-            out.write(printer(topic, partition, record))
-        out.flush()
+    for partition, record in records:
+        out.write(printer(topic, partition, record))
+    out.flush()

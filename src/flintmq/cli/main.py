@@ -9,7 +9,8 @@ from flintmq.cli.commands import Entry, LazyGroup
 
 COMMANDS = {
     "serve": Entry("flintmq.cli.serve", "Run a broker."),
-    "topic": Entry("flintmq.cli.topic", "List, create, describe, change and delete topics."),
+    "topic": Entry("flintmq.cli.topic", "List, create, describe, change, clean and delete topics."),
+    "group": Entry("flintmq.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": Entry("flintmq.cli.produce", "Write records to a topic."),
     "consume": Entry("flintmq.cli.consume", "Read records of a topic."),
     "ping": Entry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
@@ -18,6 +19,7 @@ COMMANDS = {
     "config": Entry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),
+    "log": Entry("flintmq.cli.log", "Check the logs of topics."),
     "dump-log": Entry("flintmq.cli.dump_log", "Show and check the files of a log, without a broker."),
     "version": Entry("flintmq.cli.version", "Show the version."),
 }

@@ -11,12 +11,16 @@ COMMANDS = {
         "flintmq.cli.topic_describe", "Show a topic's partitions, offsets, sizes and settings."
     ),
     "alter": Entry("flintmq.cli.topic_alter", "Change a topic's settings, or give it more partitions."),
+    "compact": Entry("flintmq.cli.topic_compact", "Compact a topic now: of each key the last record stays."),
+    "retain": Entry(
+        "flintmq.cli.topic_retain", "Apply a topic's retention now: what is too old or too much goes."
+    ),
     "delete": Entry("flintmq.cli.topic_delete", "Delete topics and all their records."),
 }
 
 command = LazyGroup(
     name="topic",
     entries=COMMANDS,
-    help="List, create, describe, change and delete topics.",
+    help="List, create, describe, change, clean and delete topics.",
     epilog="\b\nExamples:\n  flintmq topic create orders --partitions 3\n  flintmq topic describe orders",
 )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
+from flintmq.cli.damage_text import ranges_fields, ranges_text
 from flintmq.cli.output import many, print_json, print_table, size
-from flintmq.client.admin import EARLIEST, LATEST, describe_topic_settings, offsets, sizes
+from flintmq.client.admin import (
+    EARLIEST,
+    LATEST,
+    TopicSetting,
+    describe_topic_settings,
+    offsets,
+    sizes,
+)
 from flintmq.client.cluster import ClusterClient
+from flintmq.client.failures import NotFlintMQ
+from flintmq.client.maintenance import PartitionHealth, topic_health
 from flintmq.model.uuids import encode_uuid
 
 
@@ -26,7 +37,7 @@ from flintmq.model.uuids import encode_uuid
 def command(topic: str, all_settings: bool, bootstrap: str, as_json: bool) -> None:
     """Show a topic's partitions, offsets, sizes and settings.
 
-    Of the settings, those that differ from the defaults.
+    Of the settings, those that differ from the defaults. Of partitions that are not well, what is wrong with them.
     """
     with open_client(bootstrap) as client:
         found = _describe(client, topic, all_settings)
@@ -54,6 +65,9 @@ def command(topic: str, all_settings: bool, bootstrap: str, as_json: bool) -> No
         ],
         numbers=("partition", "leader", "start", "end", "size"),
     )
+    for one in found["partitions"]:
+        for words in _ailments(one):
+            click.secho(f"partition {one['partition']}: {words}", fg="red")
     if found["settings"]:
         click.echo()
         print_table(
@@ -68,6 +82,7 @@ def _describe(client: ClusterClient, name: str, all_settings: bool) -> dict[str,
     starts, ends = offsets(client, led, EARLIEST), offsets(client, led, LATEST)
     bytes_of = sizes(client, [name])
     settings = describe_topic_settings(client, name)
+    health = _health(client, name, settings)
     return {
         "name": name,
         "id": encode_uuid(topic.id),
@@ -82,6 +97,7 @@ def _describe(client: ClusterClient, name: str, all_settings: bool) -> dict[str,
                 "start": starts.get((name, index)),
                 "end": ends.get((name, index)),
                 "bytes": bytes_of.get((name, index)),
+                **_health_fields(health.get(index)),
             }
             for index, partition in topic.partitions.items()
         ],
@@ -95,6 +111,35 @@ def _describe(client: ClusterClient, name: str, all_settings: bool) -> dict[str,
             if all_settings or not one.is_default
         ],
     }
+
+
+def _health(client: ClusterClient, name: str, settings: Sequence[TopicSetting]) -> dict[int, PartitionHealth]:
+    """Only a broker that has settings of FlintMQ's own is asked: others would close the connection."""
+    if not any(one.name.startswith("flint.") for one in settings):
+        return {}
+    try:
+        return topic_health(client, name)
+    except NotFlintMQ:
+        return {}
+
+
+def _health_fields(health: PartitionHealth | None) -> dict[str, Any]:
+    return {
+        "offline": health.offline if health else None,
+        "uncleanable": health.uncleanable if health else None,
+        "damaged": ranges_fields(health.damaged) if health else [],
+        "damaged_count": health.damaged_count if health else 0,
+    }
+
+
+def _ailments(partition: dict[str, Any]) -> Iterator[str]:
+    if partition["offline"]:
+        yield f"offline: {partition['offline']}"
+    if partition["damaged"]:
+        ranges = [(one["first_offset"], one["last_offset"] + 1) for one in partition["damaged"]]
+        yield f"damaged and refused: {ranges_text(ranges, partition['damaged_count'])}"
+    if partition["uncleanable"]:
+        yield f"not compacted any more: {partition['uncleanable']}"
 
 
 _SOURCES = {

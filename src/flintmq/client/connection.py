@@ -69,12 +69,12 @@ class BrokerConnection:
                     raise TimeoutError
                 data = self._transport.receive(left_s)
                 if not data:
-                    raise self._lost("the broker closed it")
+                    raise self._lost("the broker closed it", by_broker=True)
                 self._wire.receive(data)
         except TimeoutError:
             raise self._lost(f"no answer within {timeout_s:g} s") from None
         except OSError as error:
-            raise self._lost(error.strerror or str(error)) from error
+            raise self._broken(error) from error
         except ProtocolError:
             self.close()
             raise
@@ -89,11 +89,15 @@ class BrokerConnection:
         except TimeoutError:
             raise self._lost(f"the broker took nothing for {timeout_s:g} s") from None
         except OSError as error:
-            raise self._lost(error.strerror or str(error)) from error
+            raise self._broken(error) from error
 
-    def _lost(self, reason: str) -> ConnectionLost:
+    def _broken(self, error: OSError) -> ConnectionLost:
+        by_broker = isinstance(error, ConnectionResetError | BrokenPipeError)
+        return self._lost(error.strerror or str(error), by_broker=by_broker)
+
+    def _lost(self, reason: str, *, by_broker: bool = False) -> ConnectionLost:
         self.close()
-        return ConnectionLost(self.address, reason)
+        return ConnectionLost(self.address, reason, by_broker=by_broker)
 
     def close(self) -> None:
         if self.is_open:

@@ -3,7 +3,8 @@
 FlintError
 ├── ClientError
 │   ├── NoBrokerReached      nothing answers at any address that is known
-│   └── ConnectionLost       a connection broke or fell silent; the request may have been carried out
+│   ├── ConnectionLost       a connection broke or fell silent; the request may have been carried out
+│   └── NotFlintMQ           a broker closes the connection when it is asked for what only FlintMQ has
 └── RequestError             a broker answered, with an error code (`flintmq.errors`)
 """
 
@@ -31,10 +32,20 @@ class NoBrokerReached(ClientError):
 class ConnectionLost(ClientError):
     """A connection ended in the middle of things."""
 
-    def __init__(self, address: Address, reason: str) -> None:
+    def __init__(self, address: Address, reason: str, *, by_broker: bool = False) -> None:
         super().__init__(f"the connection to {address} was lost: {reason}")
         self.address = address
         self.reason = reason
+        self.by_broker = by_broker
+        """It was there, and closed the connection."""
+
+
+class NotFlintMQ(ClientError):
+    """What was asked for is FlintMQ's own, and this broker does not know it."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(f"{address} is not a FlintMQ broker, or an older one: it does not know this request")
+        self.address = address
 
 
 def check(code: int, message: str | None = None, *, what: str = "") -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from flintmq.effects import Buffer
 from flintmq.errors import ErrorCode, UnsupportedVersion
 from flintmq.protocol.compiler import decode
+from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from flintmq.protocol.structures import Message
 
@@ -32,7 +33,12 @@ class ServedVersions:
         return len(self._ranges)
 
     def choose(self, request: type[Message], *, highest: int | None = None) -> int:
-        """The highest version that both sides know, and not above `highest`."""
+        """The highest version that both sides know, and not above `highest`.
+
+        FlintMQ's own requests are never listed: a broker that does not know them closes the connection.
+        """
+        if request.api_key >= FIRST_OWN_KEY:
+            return request.versions[1]
         name = request.__name__.removesuffix("Request")
         try:
             lowest, top = self._ranges[request.api_key]

@@ -8,6 +8,7 @@ started again, or somebody asks for it by name.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Protocol
 
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor
-from flintmq.errors import LogOffline, StorageError
+from flintmq.errors import FlintError, LogOffline, StorageError
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.job import (
     Damage,
@@ -28,11 +29,18 @@ from flintmq.storage.compaction.job import (
     Summary,
 )
 from flintmq.storage.compaction.planning import Cleanable, cleanable
-from flintmq.storage.compaction.swapping import CLEANED, Swap, finish_swap, write_swap
+from flintmq.storage.compaction.swapping import (
+    CLEANED,
+    SWAP_FILE,
+    Swap,
+    discard_cleaned,
+    finish_swap,
+    retract_swap,
+    write_swap,
+)
 from flintmq.storage.folder import LogFolder
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.segment import Segment
-from flintmq.storage.syncing import NoSpace
+from flintmq.storage.segment import LOG, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -120,12 +128,14 @@ class Cleaner:
         log = partition.log
         if not log.is_made or partition.deleted:
             return
+        if log.offline is not None:
+            raise LogOffline(log.offline)
         now_ms = self._clock.now_ms()
         if forced and log.active.size and log.last_stable_offset > log.active.base_offset:
             log.roll(now_ms)
         found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
         end_offset = found.end_offset
-        await self._make_durable(log)
+        await self._make_durable(partition)
         while found.end_offset > found.first_dirty_offset or (forced and not compacted.passes):
             await self._pass(partition, found._replace(end_offset=end_offset), compacted)
             compacted.passes += 1
@@ -141,19 +151,18 @@ class Cleaner:
             compacted.bytes_before,
         )
 
-    async def _make_durable(self, log: Log) -> None:
-        """ORDER: the recovery point is on disk BEFORE a segment below it gets holes."""
-        if log.offline is not None:
-            raise LogOffline(log.offline)
-        try:
-            flush = log.prepare_flush()
-            await self._executor.run(flush.run)
-        except NoSpace as error:
+    async def _make_durable(self, partition: Partition) -> None:
+        """ORDER: the recovery point is on disk BEFORE a segment below it gets holes.
+
+        By the partition's own flusher: of two syncs of one file at a time only one is told of an error.
+        """
+        flushed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        partition.flush(lambda error: None if flushed.done() else flushed.set_result(error))
+        error = await flushed
+        if partition.log.offline is not None:
+            raise LogOffline(partition.log.offline) from error
+        if error is not None:
             raise Uncleanable(str(error)) from error
-        except OSError as error:
-            log.go_offline(f"fsync failed: {error}")
-            raise LogOffline(log.offline) from error
-        log.flushed(flush, self._clock.now_ms())
         await self._executor.run(self._folder.checkpoint)
 
     async def _pass(self, partition: Partition, found: Cleanable, compacted: Compacted) -> None:
@@ -176,6 +185,11 @@ class Cleaner:
                         raise Uncleanable(event.reason)
                     case Summary():
                         summary = event
+        except (FlintError, OSError):
+            # ORDER: the process that writes such files is gone BEFORE they are removed.
+            await events.aclose()
+            await self._executor.run(_discard, log)
+            raise
         finally:
             await events.aclose()
         if summary is None:
@@ -234,9 +248,13 @@ class Cleaner:
 
         def announce() -> bool:
             with log.gate.entered() as is_mine:
-                if is_mine:
-                    write_swap(disk, folder, swap)
-                return is_mine
+                if not is_mine:
+                    return False
+                path = f"{cleaned.path(LOG)}{CLEANED}"
+                if disk.size(path) != group.size:
+                    raise OSError(errno.EIO, "the cleaned segment is not as it was reported", path)
+                write_swap(disk, folder, swap)
+                return True
 
         def finish() -> None:
             with log.gate.entered() as is_mine:
@@ -244,15 +262,22 @@ class Cleaner:
                     finish_swap(disk, folder, swap)
 
         if not _is_current(log, swap):
-            # Deleted meanwhile, by age or by a client: the files that are left here are removed by the next pass.
-            raise Uncleanable(f"{log.name} was changed meanwhile.")
-        if not await self._executor.run(announce):
-            raise Uncleanable(f"{log.name} is gone.")
-        if not log.replace_segments(swap, cleaned):
-            # ORDER: the cleaned files go BEFORE the note, which would put them in place.
-            await self._executor.run(_take_back, log, swap)
+            # Deleted meanwhile, by age or by a client.
             raise Uncleanable(f"{log.name} was changed meanwhile.")
         try:
+            is_mine = await self._executor.run(announce)
+        except OSError as error:
+            if disk.exists(f"{folder}/{SWAP_FILE}"):
+                # It may be found after a crash or not; with it, cleaned files must not change any more.
+                log.go_offline(f"the note about a compacted segment could not be synced: {error}")
+                raise LogOffline(log.offline) from error
+            raise Uncleanable(str(error)) from error
+        if not is_mine:
+            raise Uncleanable(f"{log.name} is gone.")
+        try:
+            if not log.replace_segments(swap, cleaned):
+                await self._executor.run(_retract, log)
+                raise Uncleanable(f"{log.name} was changed meanwhile.")
             await self._executor.run(finish)
         except OSError as error:
             log.go_offline(f"a compacted segment could not be put in place: {error}")
@@ -273,15 +298,20 @@ def _is_current(log: Log, swap: Swap) -> bool:
     return all(base in bases for base in swap.bases)
 
 
-def _take_back(log: Log, swap: Swap) -> None:
+def _retract(log: Log) -> None:
     with log.gate.entered() as is_mine:
-        if not is_mine:
-            return
-        for name in log.disk.list(log.folder):
-            if name.endswith(CLEANED):
-                log.disk.remove(f"{log.folder}/{name}")
-        log.disk.sync_dir(log.folder)
-        finish_swap(log.disk, log.folder, Swap(swap.bases[:1], swap.has_transaction_index))
+        if is_mine:
+            retract_swap(log.disk, log.folder)
+
+
+def _discard(log: Log) -> None:
+    """What a pass leaves that failed; if that cannot be removed, the next pass or the next start does it."""
+    with log.gate.entered() as is_mine:
+        try:
+            if is_mine:
+                discard_cleaned(log.disk, log.folder)
+        except OSError as error:
+            logger.warning("%s: what an unfinished compaction left cannot be removed: %s", log.name, error)
 
 
 def _segment_of(log: Log, group: GroupResult, now_ms: int) -> Segment:

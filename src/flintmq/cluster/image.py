@@ -21,6 +21,11 @@ class PartitionImage:
     isr: list[int]
 
 
+def is_internal(topic: str) -> bool:
+    """Whether the topic is where a coordinator keeps what it knows: clients may read it, and only brokers write."""
+    return topic in ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
 @dataclass(slots=True)
 class TopicImage:
     name: str
@@ -30,7 +35,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        return self.name in ("__consumer_offsets", "__transaction_state", "__share_group_state")
+        return is_internal(self.name)
 
 
 @dataclass(slots=True)

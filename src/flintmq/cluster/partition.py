@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from flintmq.cluster.image import is_internal
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.model.batch import (
@@ -23,7 +24,7 @@ from flintmq.model.batch import (
 from flintmq.model.compression import Codec
 from flintmq.model.records import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
-from flintmq.storage.flushing import Flusher
+from flintmq.storage.flushing import Done, Flusher
 from flintmq.storage.log import Appended, Log
 
 _FOREVER = 1 << 62
@@ -43,9 +44,28 @@ class Reader(Protocol):
 
 class Partition:
     __slots__ = (
-        "_after_max_ms", "_append_time", "_arrived", "_before_max_ms", "_check_keys", "_clock", "_codec",
-        "_deep", "_durable", "_flusher", "_readers", "_timers", "_waiting", "_waking", "deleted", "index", "isr",
-        "leader_epoch", "log", "topic", "topic_id",
+        "_after_max_ms",
+        "_append_time",
+        "_arrived",
+        "_before_max_ms",
+        "_check_keys",
+        "_clock",
+        "_codec",
+        "_deep",
+        "_durable",
+        "_flusher",
+        "_readers",
+        "_timers",
+        "_waiting",
+        "_waking",
+        "deleted",
+        "index",
+        "is_internal",
+        "isr",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +74,7 @@ class Partition:
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
+        self.is_internal = is_internal(log.topic)
         self.log = log
         self.leader_epoch = leader_epoch
         self.isr = isr
@@ -193,6 +214,10 @@ class Partition:
             # What a flush makes visible was appended earlier, when others were woken: all look for themselves.
             self._arrived = _UNCOUNTED
             self._advance(self.log.recovery_point)
+
+    def flush(self, done: Done) -> None:
+        """All that was written by now, to stable storage; `done` is called with None, or with why it is not there."""
+        self._flusher.flush(done)
 
     def flush_if_due(self, now_ms: int) -> None:
         self._flusher.after_time(now_ms)

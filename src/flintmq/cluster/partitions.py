@@ -123,7 +123,7 @@ class Partitions:
     def _configure(self, partition: Partition, config: TopicConfig) -> None:
         partition.configure(config)
         _keep(self._timed, partition, config.flush_ms < LONG_MAX)
-        _keep(self.opening, partition, partition.opens_batches)
+        _keep(self.opening, partition, partition.opens_batches and not partition.is_internal)
 
     # ---- following the image
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from flintmq.cluster.partition import Partition
@@ -16,6 +17,7 @@ from flintmq.effects import Clock, Executor
 from flintmq.settings import BrokerConfig
 from flintmq.storage.log import Log
 from flintmq.storage.scrubbing import Scrubbed, scrub
+from flintmq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,14 @@ class Place:
 
     base_offset: int = -1
     position: int = 0
+    next_offset: int = -1
+    """The lowest offset that may come at `position`."""
+    segment: Segment | None = None
+    """The one that `position` is in: compaction puts another in its place, with the same base offset."""
+
+    def begin(self, segment: Segment) -> None:
+        self.base_offset, self.position, self.next_offset = segment.base_offset, 0, segment.base_offset
+        self.segment = segment
 
 
 class Scrub:
@@ -63,7 +73,13 @@ class Scrub:
                 self._next()
                 continue
             piece = int(min(_PIECE_BYTES, max(self._credit, 1)))
-            read = await scrub_piece(partition.log, self._place, piece, self._executor)
+            try:
+                read = await scrub_piece(partition.log, self._place, piece, self._executor)
+            except OSError as error:
+                # Said once a round; whoever wants these records is told by the same disk.
+                logger.error("a segment of %s cannot be read: %s", partition.log.name, error)
+                self._place = Place(self._place.base_offset + 1)
+                continue
             if read is None:
                 self._next()
             else:
@@ -72,7 +88,7 @@ class Scrub:
 
     def _begin_round(self, interval_ms: int) -> bool:
         now_ms = self._clock.now_ms()
-        if self._round_began_ms is None:
+        if self._round_began_ms is None or now_ms < self._round_began_ms:
             # The first round comes after an interval too: a broker that is started has other things to read.
             self._round_began_ms = now_ms
         if now_ms - self._round_began_ms < interval_ms:
@@ -104,23 +120,32 @@ async def scrub_piece(
         return None
     segment = segments[at]
     following = log.segments[at + 1].base_offset if at + 1 < len(log.segments) else log.end_offset
-    if segment.base_offset != place.base_offset:
-        place.base_offset, place.position = segment.base_offset, 0
+    if segment is not place.segment:
+        place.begin(segment)
     position = place.position
     try:
-        found: Scrubbed = await executor.run(scrub, segment, position, segment.base_offset, following, limit)
+        # ORDER: size and end are taken in one step, for records are appended while the thread reads.
+        check = partial(
+            scrub,
+            segment,
+            position,
+            size=segment.size,
+            expected=place.next_offset,
+            end_offset=following,
+            limit=limit,
+        )
+        found: Scrubbed = await executor.run(check)
     except OSError:
         if not segment.removed:
             raise
         return _NOTHING  # taken away or compacted: its place is looked up anew
     if segment.removed:
-        place.position = 0
         return _NOTHING
     if found.damage is not None:
         log.note_corrupt(found.damage)
-    place.position = found.position
+    place.position, place.next_offset = found.position, found.next_offset
     if found.position >= segment.size:
-        place.base_offset, place.position = segment.base_offset + 1, 0
+        place.base_offset, place.segment = segment.base_offset + 1, None
     return Piece(found.position - position, found.records)
 
 

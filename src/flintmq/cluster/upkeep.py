@@ -1,8 +1,8 @@
 """The life of data after it was written: retention, compaction and the scrub, by themselves and on demand (R3).
 
 By themselves they run behind traffic: retention every `log.retention.check.interval.ms`, compaction of the dirtiest
-log every `log.cleaner.backoff.ms`, the scrub at `flint.scrub.bytes.per.second`. On demand a task works on all partitions
-of a topic and can be asked how far it is.
+log every `log.cleaner.backoff.ms`, the scrub at `flint.scrub.bytes.per.second`. On demand a task works on all
+partitions of a topic and can be asked how far it is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.retention import retain
 from flintmq.cluster.scrub import Scrub, verify_log
 from flintmq.effects import Clock, Executor
-from flintmq.errors import FlintError
+from flintmq.errors import ErrorCode, FlintError, LogOffline, RequestError
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.planning import dirtiest
+from flintmq.storage.damage import joined
 
 logger = logging.getLogger(__name__)
 
 TASKS_KEPT = 100
+TASKS_AT_ONCE = 20
+PARTITIONS_KEPT = 100_000
+"""In the tasks that are kept; whatever is under way is kept in any case."""
 
 
 class Action(Enum):
@@ -66,7 +70,11 @@ class Task:
     topic: str
     action: Action
     partitions: list[PartitionTask]
-    is_over: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        return self.over.is_set()
 
 
 class Upkeep:
@@ -92,17 +100,20 @@ class Upkeep:
         self._cleaned_ms = clock.now_ms()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tasks: dict[int, Task] = {}
-        self._last_id = 0
+        # Tasks end with the process: whoever asks the next one for a task of this one must not be told of another.
+        self._last_id = clock.now_ms()
+        self._verifying = asyncio.Lock()
 
     # ---- by itself
 
     def tick(self) -> None:
         """Begin what is due. Called once a second, and whenever the clock was moved."""
         now_ms, config = self._clock.now_ms(), self._config()
-        if now_ms - self._retained_ms >= config.log_retention_check_interval_ms:
+        # A clock that was set back must not stop the upkeep until it has caught up.
+        if not 0 <= now_ms - self._retained_ms < config.log_retention_check_interval_ms:
             self._retained_ms = now_ms
             self._begin("retention", self._retain_all)
-        if config.log_cleaner_enable and now_ms - self._cleaned_ms >= config.log_cleaner_backoff_ms:
+        if config.log_cleaner_enable and not 0 <= now_ms - self._cleaned_ms < config.log_cleaner_backoff_ms:
             self._cleaned_ms = now_ms
             self._begin("compaction", self._compact_dirtiest)
         if config.flint_scrub_bytes_per_second:
@@ -153,17 +164,28 @@ class Upkeep:
     # ---- on demand
 
     def start(self, action: Action, topic: str, partitions: Sequence[Partition]) -> Task:
+        if sum(not task.is_over for task in self._tasks.values()) >= TASKS_AT_ONCE:
+            raise RequestError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TASKS_AT_ONCE} tasks are under way; try again later."
+            )
         self._last_id += 1
         task = Task(self._last_id, topic, action, [PartitionTask(one.index) for one in partitions])
         self._tasks[task.id] = task
-        for old in list(self._tasks.values())[: max(0, len(self._tasks) - TASKS_KEPT)]:
-            if old.is_over:
-                del self._tasks[old.id]
+        self._forget_old()
         self._begin(f"task {task.id}", lambda: self._carry_out(task, list(partitions)))
         return task
 
     def find(self, task_id: int) -> Task | None:
         return self._tasks.get(task_id)
+
+    def _forget_old(self) -> None:
+        kept = sum(len(task.partitions) for task in self._tasks.values())
+        for old in list(self._tasks.values()):
+            if len(self._tasks) <= TASKS_KEPT and kept <= PARTITIONS_KEPT:
+                return
+            if old.is_over:
+                del self._tasks[old.id]
+                kept -= len(old.partitions)
 
     async def _carry_out(self, task: Task, partitions: list[Partition]) -> None:
         work = {Action.COMPACT: self._compact, Action.RETAIN: self._retain, Action.VERIFY: self._verify}
@@ -171,12 +193,17 @@ class Upkeep:
             for partition, part in zip(partitions, task.partitions, strict=True):
                 part.state = State.RUNNING
                 try:
+                    if partition.log.offline is not None:
+                        raise LogOffline(partition.log.offline)
                     await work[task.action](partition, part)
                     part.state = State.DONE
                 except (FlintError, OSError) as error:
                     part.state, part.error = State.FAILED, str(error)
         finally:
-            task.is_over = True
+            for part in task.partitions:
+                if part.state in (State.WAITING, State.RUNNING):
+                    part.state, part.error = State.FAILED, "given up, for the broker stops or has a fault"
+            task.over.set()
 
     async def _compact(self, partition: Partition, part: PartitionTask) -> None:
         def note(compacted: Compacted) -> None:
@@ -197,10 +224,12 @@ class Upkeep:
         def note(done: int, total: int) -> None:
             part.bytes_done, part.bytes_total = done, total
 
-        found = await verify_log(partition, self._executor, note)
+        # One at a time: the threads that read are also those of clients who want what is not in memory.
+        async with self._verifying:
+            found = await verify_log(partition, self._executor, note)
         part.bytes_before = part.bytes_after = found.size
         part.records_before = part.records_after = found.records
-        part.damaged = [(bad.base_offset, bad.end_offset) for bad in partition.log.corrupt]
+        part.damaged = joined(partition.log.corrupt)
 
 
 def _span(partition: Partition) -> int:

@@ -1,7 +1,7 @@
 """The record walk of compaction: where the records of a payload lie, and a payload made of some of them.
 
-`walk` reads a whole payload at once and answers with columns, not with an object for each record; `rebuild`
-copies the bytes of those that stay, in runs where nothing in them changes.
+`walk` reads a whole payload at once and answers with columns, not with an object for each record; `locate` does less,
+for one that was walked before; `rebuild` copies the bytes of those that stay, in runs where nothing in them changes.
 
 Invariant: a record is read only within its own length and a payload only as exactly as many records as its
 batch counts, with ascending offsets; anything else is a CorruptionError that names the record. This module must
@@ -36,8 +36,8 @@ class RecordColumns:
         self.timestamp_deltas: list[int] = []
         self.keys: list[bytes | None] = []
         """Empty but for null, where the keys were not asked for."""
-        self.tombstones: list[bool] = []
-        """Whether its value is null."""
+        self.tombstones: list[int] = []
+        """The numbers of those whose value is null."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -55,7 +55,7 @@ def walk(
 ) -> RecordColumns:
     """The `count` records between `start` and `end`, none beyond the batch's last offset.
 
-    Without places there are neither starts nor timestamp deltas nor tombstones.
+    Without places there are neither starts nor timestamp deltas.
     """
     columns = RecordColumns()
     starts = columns.starts
@@ -102,8 +102,9 @@ def walk(
                 position += size
             elif size != -1:
                 _refuse(index, "holds a value of an impossible length")
+            if size < 0:
+                tombstones.append(index)
             if with_places:
-                tombstones.append(size < 0)
                 timestamp_deltas.append(timestamp_delta)
             size, position = _varint(data, position, _BITS_32)
             if size:
@@ -111,6 +112,38 @@ def walk(
             if position != record_end:
                 _refuse(index, "does not fill its length")
             offset_deltas.append(offset_delta)
+            index += 1
+    except IndexError:
+        _refuse(index, "is cut short")
+    except OverflowError:
+        _refuse(index, "holds a number that is too long")
+    if position != payload_end:
+        raise CorruptionError(f"{end - position} bytes follow the {count} records of the batch.")
+    starts.append(position)
+    return columns
+
+
+def locate(data: bytes, start: int, end: int, count: int) -> RecordColumns:
+    """Starts and timestamp deltas only, of records that were walked before and are not looked into."""
+    columns = RecordColumns()
+    starts = columns.starts
+    timestamp_deltas = columns.timestamp_deltas
+    position: i64 = start
+    payload_end: i64 = end
+    size: i64 = 0
+    timestamp_delta: i64 = 0
+    _behind: i64 = 0
+    index: i64 = 0
+    records: i64 = count
+    try:
+        while index < records:
+            starts.append(position)
+            size, position = _varint(data, position, _BITS_32)
+            if size < 0 or position + size > payload_end:
+                _refuse(index, "claims an impossible length")
+            timestamp_delta, _behind = _varint(data, position + 1, _BITS_64)
+            timestamp_deltas.append(timestamp_delta)
+            position += size
             index += 1
     except IndexError:
         _refuse(index, "is cut short")

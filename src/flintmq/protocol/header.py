@@ -15,6 +15,9 @@ from flintmq.protocol.primitives import MalformedError, skip_tags
 from flintmq.protocol.schema import NOT_FLEXIBLE, definitions
 
 API_VERSIONS_KEY: Final = 18
+FIRST_OWN_KEY: Final = 15_000
+"""FlintMQ's own requests have keys from here on, far above Kafka's. ApiVersions does not tell of them, for clients
+were written for the keys that Kafka has; whoever sends one to another broker finds the connection closed."""
 
 FIRST_FLEXIBLE: Final = definitions().first_flexible_versions()
 """By api key. A key that is not in here is no request that we know of."""

@@ -1,6 +1,6 @@
-"""Every Kafka message by name: `from flintmq.protocol.messages import MetadataRequest`.
+"""Every message by name, Kafka's and our own: `from flintmq.protocol.messages import MetadataRequest`.
 
-Classes are built from `definitions.txt` when first named. Type checkers read `messages.pyi`, which
+Classes are built from the definitions when first named. Type checkers read `messages.pyi`, which
 `scripts/make_definitions.py` writes together with the definitions.
 """
 

@@ -1,6 +1,7 @@
 """Kafka's message definitions as data: which fields a message has, in which versions, of which types.
 
-Read from `definitions.txt`, which `scripts/make_definitions.py` writes. Only the message asked for is
+Read from `definitions.txt`, which `scripts/make_definitions.py` writes, and from `own_definitions.txt`, which holds
+the few requests that Kafka does not have, in the same form and written by hand. Only the message asked for is
 parsed, because a broker that starts uses a handful of the two hundred. This module knows the format of
 that text; it must not know how anything is written on the wire.
 """
@@ -114,11 +115,21 @@ class Definitions:
 
 @cache
 def definitions() -> Definitions:
-    """All that this version knows of Kafka's protocol."""
+    """All that this version knows of the protocol: Kafka's messages, then FlintMQ's own."""
+    return Definitions(f"{_text('definitions.txt')}\n{_text('own_definitions.txt')}")
+
+
+@cache
+def own_definitions() -> Definitions:
+    """FlintMQ's own messages alone."""
+    return Definitions(_text("own_definitions.txt"))
+
+
+def _text(name: str) -> str:
     # Through the loader, because that also finds a file inside an archive.
     loader: Any = __spec__.loader
-    path = __file__.removesuffix(__name__.rpartition(".")[2] + ".py") + "definitions.txt"
-    return Definitions(loader.get_data(path).decode())
+    text: bytes = loader.get_data(__file__.removesuffix(__name__.rpartition(".")[2] + ".py") + name)
+    return text.decode()
 
 
 def _headline(line: str) -> tuple[str, str, int, int, Range]:

@@ -213,6 +213,84 @@ class BrokerConfig:
     flint_validate_records: str = _topic_default("flint.validate.records", "flint.validate.records")
     flint_verify_on_read: bool = _topic_default("flint.verify.on.read", "flint.verify.on.read")
 
+    flint_consumer_groups_enable: bool = setting(
+        "flint.consumer.groups.enable",
+        Kind.BOOLEAN,
+        True,
+        doc="Whether consumer groups are served. Without them their requests are neither listed nor answered.",
+    )
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6_000,
+        check=at_least(1),
+        doc="The shortest session time-out that a member of a group may ask for.",
+    )
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        check=at_least(1),
+        doc="The longest session time-out that a member of a group may ask for.",
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        0,
+        check=at_least(0),
+        doc="How long the first rebalance of an empty group waits for more members. 0, as in the configuration "
+        "that Kafka is shipped with, starts a lone consumer at once; 3000 spares a large group a few rebalances.",
+    )
+    group_max_size: int = setting(
+        "group.max.size",
+        Kind.INT,
+        INT_MAX,
+        check=at_least(1),
+        doc="The most members that a group may have.",
+    )
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes",
+        Kind.INT,
+        10_080,
+        check=at_least(1),
+        doc="How long the offsets of a group are kept once it has no members, or of a topic it no longer reads.",
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        600_000,
+        check=at_least(1),
+        doc="How often groups are looked through for offsets that have had their time.",
+    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        4_096,
+        check=at_least(0),
+        doc="How long the text may be that a client commits with an offset.",
+    )
+    offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        50,
+        check=at_least(1),
+        doc="Partitions of `__consumer_offsets`, among which groups are spread. Read when the topic is made.",
+    )
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor",
+        Kind.SHORT,
+        3,
+        check=at_least(1),
+        doc="Replicas of `__consumer_offsets`; fewer where there are fewer brokers.",
+    )
+    offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        100 << 20,
+        check=at_least(1024),
+        doc="The size of the segments of `__consumer_offsets`.",
+    )
+
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         Kind.LONG,

@@ -24,6 +24,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "rest_port": "flint.rest.port",
     "rest_host": "flint.rest.host",
     "profile": "flint.profile",
+    "enable_consumer_groups": "flint.consumer.groups.enable",
     PORTS: "listeners",
     HOSTNAME: "listeners",
 }
@@ -32,7 +33,6 @@ SHORT_NAMES: Mapping[str, str] = {
 UNAVAILABLE: Mapping[str, str] = {
     "max_memory": "memory-first topics",
     "purge_on_fetch": "purging on fetch",
-    "enable_consumer_groups": "consumer groups",
     "plugin_paths": "plugins",
 }
 """Short names whose feature is not there yet, and the feature."""

@@ -9,13 +9,16 @@ found no room on the disk, and a file for which no descriptor was left, are trie
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flintmq.effects import Clock, Executor
+from flintmq.errors import LogOffline
 from flintmq.storage.log import Log
 from flintmq.storage.syncing import NO_DESCRIPTORS, Flush, NoSpace
 
 logger = logging.getLogger(__name__)
+
+Done = Callable[[BaseException | None], object]
 
 
 class Flusher:
@@ -27,6 +30,9 @@ class Flusher:
         self._running = False
         self._again = False
         self._short_of_space = False
+        # Who waits for the flush that runs, and who for the one after it.
+        self._waiting: list[Done] = []
+        self._waiting_next: list[Done] = []
 
     def after_append(self) -> None:
         """Called for every append: starts a flush if `flush.messages` are waiting, or a segment was sealed.
@@ -48,8 +54,12 @@ class Flusher:
         ):
             self.flush()
 
-    def flush(self) -> None:
+    def flush(self, done: Done | None = None) -> None:
+        """`done` is called once all that was written by now is flushed, or with the reason why it is not."""
+        if done is not None:
+            self._waiting_next.append(done)
         if self._log.offline is not None:
+            self._tell(LogOffline(self._log.offline))
             return
         if self._running:
             self._again = True
@@ -59,11 +69,13 @@ class Flusher:
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
                 self._wait(f"{error}.")
-                return
-            self._log.go_offline(f"its files could not be opened for a flush: {error}")
-            self._flushed()
+            else:
+                self._log.go_offline(f"its files could not be opened for a flush: {error}")
+                self._flushed()
+            self._tell(error)
             return
         self._running = True
+        self._waiting, self._waiting_next = self._waiting_next, []
         began = self._clock.monotonic()
         self._executor.submit(work.run, lambda _, error: self._done(work, error, began))
 
@@ -73,17 +85,30 @@ class Flusher:
         counters.flush_failures += error is not None
         self._running = False
         self._short_of_space = False
+        waiting, self._waiting = self._waiting, []
         if error is None:
             self._log.flushed(work, self._clock.now_ms())
         elif isinstance(error, NoSpace):
             self._wait(str(error))
+            self._tell(error, waiting)
             return
         else:
             self._log.go_offline(f"fsync failed: {error}")
         self._flushed()
-        if self._again:
+        for done in waiting:
+            done(error)
+        if self._waiting_next:
+            self._again = False
+            self.flush()
+        elif self._again:
             self._again = False
             self.after_append()
+
+    def _tell(self, error: BaseException, waiting: Sequence[Done] = ()) -> None:
+        """No flush will come for those who wait for one."""
+        late, self._waiting_next = self._waiting_next, []
+        for done in (*waiting, *late):
+            done(error)
 
     def _wait(self, why: str) -> None:
         self._short_of_space = True

@@ -168,6 +168,9 @@ class LogFolder:
         recovery_point = self._checkpointed[checkpoints.RECOVERY_POINT].get(key, 0)
         start_offset = self._checkpointed[checkpoints.LOG_START].get(key, 0)
         log.first_dirty_offset = self._checkpointed[checkpoints.FIRST_DIRTY].get(key, 0)
+        # What is compacted was synced before, and has holes that look like a lost end: it is not to be scanned even
+        # where the checkpoint that says so is lost.
+        recovery_point = max(recovery_point, log.first_dirty_offset)
         try:
             if not is_known:
                 self._make_folder(log)

@@ -634,7 +634,8 @@ class Log:
             segment.file = None
         self.segments[first : first + len(old)] = [cleaned]
         if self._visible_segment in old:
-            self._visible_segment, self._visible_position = cleaned, cleaned.size
+            # Where in the cleaned segment the high watermark lies is looked up until it moves on.
+            self._visible_segment = None
         return True
 
     def remove_files(self, segments: list[Segment]) -> None:

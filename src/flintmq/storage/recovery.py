@@ -184,7 +184,8 @@ class _Opening:
         found = scan(segment, size, expected=segment.base_offset, contiguous=False, epochs=log.epochs)
         log.segments.append(segment)
         log.end_offset = following
-        if found.end_position == size and found.end_offset <= following:
+        # Behind the last batch there may still be what was preallocated: a power loss undid that it was cut.
+        if found.end_offset == following or (found.end_position == size and found.end_offset < following):
             log.sealed_by_recovery(segment)
             return
         bad = CorruptRange(found.end_offset, following)

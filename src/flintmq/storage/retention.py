@@ -60,7 +60,8 @@ def _too_old(log: Log, now_ms: int) -> int:
         end = log.end_offset if is_active else log.segments[at + 1].base_offset
         if (is_active and not segment.size) or end > log.high_watermark:
             break
-        if now_ms - _age_from(segment) <= limit_ms:
+        # One of which compaction left nothing has no age, and keeps nothing behind it.
+        if segment.size and now_ms - _age_from(segment) <= limit_ms:
             break
         count += 1
     return count

@@ -21,23 +21,35 @@ class Scrubbed(NamedTuple):
     damage: CorruptRange | None = None
     batches: int = 0
     records: int = 0
+    next_offset: int = -1
+    """The lowest offset that may come at `position`."""
+    lost_bytes: int = 0
+    """At the end, where no batch could be found."""
 
 
-def scrub(segment: Segment, position: int, expected: int, end_offset: int, limit: int) -> Scrubbed:
+def scrub(
+    segment: Segment, position: int, *, size: int, expected: int, end_offset: int, limit: int
+) -> Scrubbed:
     """Check batches from `position` on, about `limit` bytes of them, up to the first that is damaged.
 
-    `expected` is the lowest offset that may come, and the segment ends below `end_offset`. Behind a batch that fails
+    `expected` is the lowest offset that may come; the segment ended at `size` bytes and below `end_offset` when
+    both were looked at, together, on the loop: one that is active grows meanwhile. Behind a batch that fails
     its CRC one may go on; where there is no batch at all, the rest of the segment is lost.
     """
-    file, size, begun = segment.open(), segment.size, position
+    file, begun = segment.open(), position
     batches = records = 0
     chunk, start = b"", position
+
+    def lost() -> Scrubbed:
+        bad = CorruptRange(expected, end_offset)
+        return Scrubbed(size, bad, batches, records, end_offset, size - position)
+
     while position < size and position - begun < limit:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
             chunk, start, at = file.pread(min(_CHUNK_BYTES, size - position), position), position, 0
         if len(chunk) - at < HEADER_SIZE:
-            return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+            return lost()
         header = read_header(chunk, at)
         if (
             header.length < HEADER_SIZE - LENGTH_END
@@ -45,17 +57,18 @@ def scrub(segment: Segment, position: int, expected: int, end_offset: int, limit
             or header.magic != 2
             or not expected <= header.base_offset <= header.last_offset < end_offset
         ):
-            return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+            return lost()
         if at + header.size > len(chunk):
             wanted = min(max(_CHUNK_BYTES, header.size), size - position)
             chunk, start, at = file.pread(wanted, position), position, 0
             if len(chunk) < header.size:
-                return Scrubbed(size, CorruptRange(expected, end_offset), batches, records)
+                return lost()
         position += header.size
         if not crc_is_right(memoryview(chunk)[at : at + header.size], header.crc):
             bad = CorruptRange(header.base_offset, header.last_offset + 1)
-            return Scrubbed(position, bad, batches, records)
+            # Its own account of how many offsets it has cannot be trusted for what comes next.
+            return Scrubbed(position, bad, batches, records, header.base_offset + 1)
         expected = header.last_offset + 1
         batches += 1
         records += header.record_count
-    return Scrubbed(position, None, batches, records)
+    return Scrubbed(position, None, batches, records, expected)

@@ -51,6 +51,7 @@ def parts_of(
     parts.server = cast(Any, SimpleNamespace(budget=Budget(1 << 20), connections=connections or [], bound=[]))
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
+    parts.upkeep = cast(Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1)))
     parts.recovered([], 1.5)
     return parts
 
@@ -141,6 +142,16 @@ def test_logs_that_are_offline_or_damaged_are_counted() -> None:
     bad = [a_partition(0, offline="fsync failed"), a_partition(1, corrupt=[(0, 1), (4, 9)]), a_partition(2)]
     scrape, _ = scrape_of(parts_of(bad))
     assert (scrape.total("flintmq_logs_offline"), scrape.total("flintmq_corrupt_ranges")) == (1, 2)
+    assert scrape.total("flintmq_uncleanable_partitions") == 1
+
+
+def test_what_upkeep_did_is_counted() -> None:
+    counters = Counters()
+    logs = counters.logs
+    logs.retention_bytes, logs.compactions, logs.compaction_bytes, logs.scrubbed_bytes = 1, 2, 3, 4
+    scrape, _ = scrape_of(parts_of([]), counters)
+    for at, name in enumerate(("retention_bytes", "compactions", "compaction_bytes", "scrubbed_bytes"), 1):
+        assert scrape.total(f"flintmq_{name}_total") == at
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RECOVERING])

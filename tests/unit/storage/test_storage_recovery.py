@@ -14,6 +14,7 @@ from flintmq.errors import CorruptionError
 from flintmq.model.records import build_batch
 from flintmq.storage import scanning
 from flintmq.storage.log import CorruptRange, Isolation
+from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.syncing import FLUSH_FAILED
 from support.batches import append, produced
 from support.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
@@ -468,3 +469,20 @@ def test_a_write_that_never_returned_leaves_nothing_behind(monkeypatch: pytest.M
         bench.fill(1)
     monkeypatch.undo()
     assert contents(bench.open()) == written
+
+
+def test_a_sealed_segment_whose_cut_was_lost_is_whole() -> None:
+    """A power loss may bring back the zeros that were preallocated behind its last batch."""
+    bench = Bench(preallocate=True, segment_bytes=1000)
+    written = bench.fill(20)
+    flush = bench.log.prepare_flush()
+    flush.run()
+    bench.log.flushed(flush, 0)
+    first, second = bench.log.segments[:2]
+    file = bench.disk.open(first.path(LOG))
+    file.truncate(first.size)
+    file.allocate(1000)
+    bench.disk.remove(first.path(INDEX))
+    log = bench.open(recovery_point=second.base_offset)
+    assert log.corrupt == []
+    assert contents(log) == written

@@ -12,6 +12,7 @@ from flintmq.testing.error_answers import CODES
 
 TOPIC_ID = bytes(range(16))
 SAMPLES: dict[str, Any] = {
+    "bytes": b"x",
     "string": "orders",
     "int32": 7,
     "int8": 2,

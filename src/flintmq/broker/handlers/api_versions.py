@@ -22,7 +22,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: Request, message: ApiVersionsRequest | None, services: Services) -> ApiVersionsResponse:
-    from flintmq.broker.apis import APIS  # the list names this handler, so it cannot be imported earlier
+    from flintmq.broker.apis import ADVERTISED, served  # not earlier: that list names this handler
 
     response = ApiVersionsResponse()
     if message is None:
@@ -37,8 +37,7 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
         ApiVersionsResponse.ApiVersion(
             api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1]
         )
-        for api in APIS
-        if not api.brokers_only
+        for api in served(ADVERTISED, services.configs.broker)
     ]
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=f.name, min_version=f.lowest, max_version=f.highest)

@@ -1,7 +1,8 @@
 """FindCoordinator (10), versions 0–6: which broker looks after a group. On one node, this one.
 
-Several keys from version 4 on. Transactions and share groups have no coordinator in this version, which is
-said with INVALID_REQUEST, for a retriable code would have clients ask for ever.
+Whoever asks first makes the topic that groups live in. Several keys from version 4 on. Transactions and share groups
+have no coordinator in this version, which is said with INVALID_REQUEST, for a retriable code would have clients ask
+for ever.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ _GROUP = 0
 _FIRST_SEVERAL = 4
 
 
-def handle(request: Request, message: FindCoordinatorRequest, services: Services) -> FindCoordinatorResponse:
+async def handle(
+    request: Request, message: FindCoordinatorRequest, services: Services
+) -> FindCoordinatorResponse:
     code, reason = ErrorCode.NONE, None
     node_id, host, port = -1, "", -1
     if message.key_type == _GROUP:
+        await services.groups.make_topic()
         endpoint = services.endpoints.of(request.session)[0]
         node_id, host, port = endpoint.node_id, endpoint.host, endpoint.port
     else:

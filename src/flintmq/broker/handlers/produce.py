@@ -134,6 +134,10 @@ class _Produce:
                 if isinstance(topic, bytes) and topic not in services.metadata.image.topics_by_id
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
+        if partition.is_internal:
+            raise RequestError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by coordinators only."
+            )
         if self._acks == ACKS_ALL and len(partition.isr) < partition.log.config.min_insync_replicas:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -18,6 +18,7 @@ from flintmq.storage.compaction.cleaned import CleanedSegment
 from flintmq.storage.compaction.filtering import (
     BatchFilter,
     Outcome,
+    is_whole,
     marker_type,
     offsets_of,
     read_payload,
@@ -98,11 +99,12 @@ class _Pass:
                 if batch.header.base_offset >= job.end_offset:
                     break
                 try:
-                    fit_below = self._map_batch(batch, transactions)
+                    last_that_fit = self._map_batch(batch, transactions)
                 except CorruptionError as error:
                     raise unreadable(segment, batch, error) from None
-                if fit_below is not None:
-                    return fit_below - 1
+                if last_that_fit is not None:
+                    return max(latest_offset, last_that_fit)
+                latest_offset = batch.header.last_offset
                 if batch.position - told >= _PROGRESS_BYTES:
                     told = batch.position
                     yield Progress(phase="keys", bytes_done=done + told, bytes_total=total)
@@ -113,7 +115,7 @@ class _Pass:
         return latest_offset
 
     def _map_batch(self, batch: Batch, transactions: Transactions) -> int | None:
-        """None, or the offset of the first record that did not fit."""
+        """None, or where not all records fit, the offset of the last with a key that did; -1 if none did."""
         header = batch.header
         if header.is_control:
             transactions.pass_marker(header, marker_type(read_payload(batch.data, batch.at, header).columns))
@@ -122,13 +124,23 @@ class _Pass:
             return None
         columns = read_payload(batch.data, batch.at, header, with_places=False).columns
         keys = columns.keys
-        offsets = offsets_of(header, columns)
         first = self._job.first_dirty_offset
-        if header.base_offset < first:
+        if header.base_offset >= first and is_whole(header):
+            refused = self._keys.put_run(keys, header.base_offset)
+            if refused is None:
+                for number in columns.tombstones:
+                    self._keys.mark_special(header.base_offset + number)
+                return None
+            offsets = offsets_of(header, columns)
+        else:
+            offsets = offsets_of(header, columns)
             skipped = sum(offset < first for offset in offsets)
             keys, offsets = keys[skipped:], offsets[skipped:]
-        refused = self._keys.put_all(keys, offsets)
-        return None if refused is None else offsets[refused]
+            refused = self._keys.put_all(keys, offsets)
+        if refused is None:
+            return None
+        fitting = (offset for offset, key in zip(offsets[:refused], keys, strict=False) if key is not None)
+        return max(fitting, default=-1)
 
     # ---- the rewriting
 

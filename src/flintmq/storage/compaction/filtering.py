@@ -29,9 +29,9 @@ from flintmq.model.batch import (
     BatchHeader,
 )
 from flintmq.model.compression import Codec, decompress
-from flintmq.model.record_walk import RecordColumns, rebuild, walk
+from flintmq.model.record_walk import RecordColumns, locate, rebuild, walk
 from flintmq.model.records import with_payload
-from flintmq.storage.compaction.keys import KeyMap
+from flintmq.storage.compaction.keys import SPECIAL, SUPERSEDED, KeyMap
 from flintmq.storage.compaction.transactions import Transactions, control_type
 
 UNPACKED_BYTES_MAX = 1 << 30
@@ -70,14 +70,7 @@ def read_payload(
     data: bytes, position: int, header: BatchHeader, *, with_keys: bool = True, with_places: bool = True
 ) -> Payload:
     """The records of the batch at `position`, as `walk` gives them; CorruptionError where they cannot be read."""
-    start, end = position + HEADER_SIZE, position + header.size
-    if header.codec and end > start:
-        try:
-            view = memoryview(data)[start:end]
-            data = bytes(decompress(Codec(header.codec), view, limit=UNPACKED_BYTES_MAX))
-        except (RequestError, ValueError) as error:
-            raise CorruptionError(str(error)) from None
-        start, end = 0, len(data)
+    data, start, end = _unpacked(data, position, header)
     columns = walk(
         data,
         start,
@@ -88,6 +81,24 @@ def read_payload(
         with_places=with_places,
     )
     return Payload(data, columns)
+
+
+def _unpacked(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, int, int]:
+    """Uncompressed records, and where they begin and end."""
+    start, end = position + HEADER_SIZE, position + header.size
+    if not header.codec or end <= start:
+        return data, start, end
+    try:
+        view = memoryview(data)[start:end]
+        unpacked = bytes(decompress(Codec(header.codec), view, limit=UNPACKED_BYTES_MAX))
+    except (RequestError, ValueError) as error:
+        raise CorruptionError(str(error)) from None
+    return unpacked, 0, len(unpacked)
+
+
+def is_whole(header: BatchHeader) -> bool:
+    """Whether it has a record for each of its offsets."""
+    return header.record_count == header.last_offset_delta + 1
 
 
 def offsets_of(header: BatchHeader, columns: RecordColumns) -> list[int]:
@@ -145,9 +156,18 @@ class BatchFilter:
         if discards_all:
             return _emptied(header) if stays_empty else _DROPPED
         if payload is None:
+            has_marks = self._keys.has_marks(header.base_offset, header.last_offset)
+            if (
+                has_marks
+                and horizon is None
+                and header.last_offset <= self._latest_offset
+                and is_whole(header)
+            ):
+                marks = self._keys.marks(header.base_offset, header.last_offset)
+                if SPECIAL not in marks:
+                    return _marked(data, position, header, marks, stays_empty)
             # Where marks tell all, the keys are not made.
-            with_keys = not self._keys.has_marks(header.base_offset, header.last_offset)
-            payload = read_payload(data, position, header, with_keys=with_keys)
+            payload = read_payload(data, position, header, with_keys=not has_marks)
         columns = payload.columns
         if header.is_control:
             kept = list(range(len(columns)))
@@ -155,7 +175,7 @@ class BatchFilter:
             kept = self._survivors(columns, header, horizon is None or self._now_ms < horizon)
         if not kept:
             return _emptied(header) if stays_empty else _DROPPED
-        gets_horizon = horizon is None and (is_spent or _any(columns.tombstones, kept))
+        gets_horizon = horizon is None and (is_spent or _meet(columns.tombstones, kept))
         if gets_horizon:
             horizon = self._now_ms + self._delete_retention_ms
         elif len(kept) == len(columns):
@@ -164,7 +184,7 @@ class BatchFilter:
 
     def _survivors(self, columns: RecordColumns, header: BatchHeader, keeps_tombstones: bool) -> list[int]:
         keys = columns.keys
-        tombstones = columns.tombstones
+        expired = set() if keeps_tombstones else set(columns.tombstones)
         offsets = offsets_of(header, columns)
         superseded = self._keys.superseded(keys, offsets)
         latest = self._latest_offset
@@ -175,7 +195,7 @@ class BatchFilter:
                 kept.append(number)
             elif keys[number] is None:
                 self.keyless += 1
-            elif not superseded[number] and (keeps_tombstones or not tombstones[number]):
+            elif not superseded[number] and number not in expired:
                 kept.append(number)
             number += 1  # noqa: SIM113 -- counted by hand, which is faster compiled
         return kept
@@ -191,6 +211,23 @@ class BatchFilter:
             return header.last_offset == last_data_offset
         # Of this one only a marker is known, which has the epoch that fences its predecessors.
         return header.is_control and header.producer_epoch == epoch
+
+
+def _marked(data: bytes, position: int, header: BatchHeader, marks: bytes, stays_empty: bool) -> Filtered:
+    """A batch whose records the keys were taken from, and in which nothing counts but whether they are superseded."""
+    superseded = marks.count(SUPERSEDED)
+    if not superseded:
+        return _unchanged(data, position, header)
+    if superseded == len(marks):
+        return _emptied(header) if stays_empty else _DROPPED
+    kept: list[int] = []
+    number = 0
+    for mark in marks:
+        if not mark:
+            kept.append(number)
+        number += 1  # noqa: SIM113 -- counted by hand, which is faster compiled
+    unpacked, start, end = _unpacked(data, position, header)
+    return _rewritten(Payload(unpacked, locate(unpacked, start, end, len(marks))), header, kept, None)
 
 
 def _unchanged(data: bytes, position: int, header: BatchHeader) -> Filtered:
@@ -238,5 +275,5 @@ def _rewritten(payload: Payload, header: BatchHeader, kept: list[int], horizon: 
     return Filtered(Outcome.REWRITTEN, batch, len(kept), max_timestamp)
 
 
-def _any(flags: list[bool], numbers: list[int]) -> bool:
-    return any(flags) and any(flags[number] for number in numbers)
+def _meet(numbers: list[int], others: list[int]) -> bool:
+    return bool(numbers) and not set(numbers).isdisjoint(others)

@@ -6,10 +6,12 @@ the log. There a key is represented by 128 bits of keyed hash: two SipHashes und
 draws when it starts, one of the key and one of the key behind a byte.
 
 A record of the stretch itself need not be looked up again: when a newer one takes its key's entry it is marked, in
-a byte for each offset. Only offsets beyond the room for such marks and those below the stretch are looked up.
+a byte for each offset. Only offsets beyond the room for such marks and those below the stretch are looked up. Records
+that need a look for another reason are marked as well, so that a batch without any mark stays without being read.
 
 Invariant: at most `capacity` keys, which depends on the memory alone. The table takes no more than the memory asked
-for, the dict and the marks up to an eighth more each. It must not know records or batches.
+for, a quarter more while it grows and, uncompiled, as much again for that moment; the dict and the marks up to an
+eighth each. It must not know records or batches.
 
 It is compiled together with the record walk, and does the same uncompiled: the table's words are a vector that is
 machine words in both cases.
@@ -28,19 +30,25 @@ DICT_ENTRY_BYTES: Final = 144
 _DICT_SHARE: Final = 8
 _MARKS_SHARE: Final = 8
 _ENTRY_WORDS: Final = 3
+_SLOTS_MIN: Final = 4096
+_GROWTH: Final = 4
 _PREFIX: Final = b"\x00"
 
 NOT_FOUND: Final = -1
+
+SUPERSEDED: Final = 1
+SPECIAL: Final = 2
+"""It is a tombstone, or has no key, and was not superseded."""
 
 
 class KeyMap:
     """For the offsets from `first_offset` up to below `end_offset`."""
 
-    def __init__(
-        self, memory_bytes: int, load_factor: float, *, first_offset: int = 0, end_offset: int = 0
-    ) -> None:
-        self._slots = max(1, memory_bytes // ENTRY_BYTES)
-        self.capacity = max(1, int(self._slots * min(load_factor, 1.0)))
+    def __init__(self, memory_bytes: int, load_factor: float, *, first_offset: int, end_offset: int) -> None:
+        slots = max(1, memory_bytes // ENTRY_BYTES)
+        self.capacity = max(1, int(slots * min(load_factor, 1.0)))
+        # There are no more keys than offsets; twice as many slots are as good as any number of them.
+        self._slots = min(slots, max(1, 2 * (end_offset - first_offset)))
         self._dict: dict[bytes, int] = {}
         self._dict_bytes_left = memory_bytes // _DICT_SHARE
         self._table: KeyTable | None = None
@@ -60,14 +68,32 @@ class KeyMap:
         takes no record with a key, not even one whose key it has.
         """
         if self.size + len(keys) <= self.capacity:
-            self._take(keys, offsets)
+            self._take(keys, 0, offsets)
             return None
         for number, key in enumerate(keys):
-            if key is not None:
-                if self.size >= self.capacity:
-                    return number
-                self._take([key], [offsets[number]])
+            if key is None or self.size < self.capacity:
+                self._take([key], offsets[number], None)
+            else:
+                return number
         return None
+
+    def put_run(self, keys: list[bytes | None], first_offset: int) -> int | None:
+        """The same for neighbours, whose offsets need not be made."""
+        if self.size + len(keys) <= self.capacity:
+            self._take(keys, first_offset, None)
+            return None
+        return self.put_all(keys, list(range(first_offset, first_offset + len(keys))))
+
+    def mark_special(self, offset: int) -> None:
+        """Of a record that was put and that must be looked at again, unless a newer one has its key."""
+        at = offset - self._marks_start
+        if 0 <= at < len(self._marks) and not self._marks[at]:
+            self._marks[at] = SPECIAL
+
+    def marks(self, first_offset: int, last_offset: int) -> bytes:
+        """One of each offset, where there are marks."""
+        start = self._marks_start
+        return bytes(self._marks[first_offset - start : last_offset - start + 1])
 
     def has_marks(self, first_offset: int, last_offset: int) -> bool:
         """Whether `superseded` can do without the keys of these."""
@@ -80,9 +106,7 @@ class KeyMap:
         start = self._marks_start
         first, last = offsets[0], offsets[-1]
         if self.has_marks(first, last):
-            if last - first + 1 == len(offsets):
-                return bytes(self._marks[first - start : last - start + 1])
-            return bytes([self._marks[offset - start] for offset in offsets])
+            return bytes([int(self._marks[offset - start] == SUPERSEDED) for offset in offsets])
         flags = []
         for number, key in enumerate(keys):
             flags.append(0 if key is None or self.get(key) <= offsets[number] else 1)
@@ -93,7 +117,8 @@ class KeyMap:
         table = self._table
         return self._dict.get(key, NOT_FOUND) if table is None else table.get(key)
 
-    def _take(self, keys: list[bytes | None], offsets: list[int]) -> None:
+    def _take(self, keys: list[bytes | None], first_offset: i64, offsets: list[int] | None) -> None:
+        """With these offsets, or those from the first on."""
         table = self._table
         known = self._dict
         marks = self._marks
@@ -101,10 +126,18 @@ class KeyMap:
         end: i64 = self._marks_end
         before = len(known)
         key_bytes = 0
-        for number, key in enumerate(keys):
+        offset: i64 = first_offset - 1
+        number: i64 = 0
+        for key in keys:
+            if offsets is None:
+                offset += 1
+            else:
+                offset = offsets[number]
+                number += 1
             if key is None:
+                if offset >= start and offset < end:
+                    marks[offset - start] = SPECIAL
                 continue
-            offset = offsets[number]
             previous: i64 = NOT_FOUND
             if table is None:
                 previous = known.get(key, NOT_FOUND)
@@ -113,7 +146,7 @@ class KeyMap:
             else:
                 previous = table.put(key, offset)
             if previous >= start and previous < end:
-                marks[previous - start] = 1
+                marks[previous - start] = SUPERSEDED
         if len(known) > before:
             # The bytes of all keys where only some are new: an estimate that errs towards moving early.
             self._dict_bytes_left -= (len(known) - before) * DICT_ENTRY_BYTES + key_bytes
@@ -131,28 +164,51 @@ class KeyMap:
 class KeyTable:
     """Open addressing with linear probing, in words: the two hashes, and the offset plus one, 0 where it is free.
 
-    The caller does not put more keys than slots.
+    It begins small, since keys that lie close together are found faster, and grows fourfold when it is half full. The
+    caller does not put more keys than slots.
     """
 
     def __init__(self, slots: int) -> None:
         self.size = 0
-        self._slots: i64 = slots
-        # Of as many zeros as bytes; a list of them would take as much again.
-        self._words = vec[i64](bytes(slots * _ENTRY_WORDS), capacity=slots * _ENTRY_WORDS)
+        self._slots_max: i64 = slots
+        smaller = slots
+        while smaller // _GROWTH >= _SLOTS_MIN:
+            smaller //= _GROWTH
+        self._slots: i64 = smaller
+        self._words = _zeros(smaller * _ENTRY_WORDS)
 
     def put(self, key: bytes, offset: i64) -> i64:
         """Answers with the offset that the key had before, or NOT_FOUND."""
         low: i64 = hash(key)
         high: i64 = hash(_PREFIX + key)
-        words = self._words
         at: i64 = self._place(low, high)
+        words = self._words
         previous: i64 = words[at + 2] - 1
+        words[at + 2] = offset + 1
         if previous < 0:
             words[at] = low
             words[at + 1] = high
             self.size += 1
-        words[at + 2] = offset + 1
+            if self.size * 2 > self._slots and self._slots < self._slots_max:
+                self._grow()
         return previous
+
+    def _grow(self) -> None:
+        before = self._words
+        end: i64 = self._slots * _ENTRY_WORDS
+        # What division has cut off is made up for in the last step.
+        grown: i64 = self._slots * _GROWTH
+        self._slots = self._slots_max if grown > self._slots_max - grown else grown
+        words = _zeros(self._slots * _ENTRY_WORDS)
+        self._words = words
+        at: i64 = 0
+        while at < end:
+            if before[at + 2]:
+                to: i64 = self._place(before[at], before[at + 1])
+                words[to] = before[at]
+                words[to + 1] = before[at + 1]
+                words[to + 2] = before[at + 2]
+            at += _ENTRY_WORDS
 
     def get(self, key: bytes) -> i64:
         """The key's offset, or NOT_FOUND."""
@@ -177,3 +233,8 @@ class KeyTable:
             if at == first:
                 break
         return at
+
+
+def _zeros(count: int) -> vec[i64]:
+    # Compiled there is no list, and this takes a third of the time that any other way does.
+    return vec[i64]([0] * count)

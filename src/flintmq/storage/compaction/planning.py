@@ -4,9 +4,10 @@
 ├──────────────┼──────────────────────────┼──────────────────┤
 start     first dirty offset          end offset       active segment …
 
-Not yet: the active segment, what an open transaction began or what is not visible, and segments with records younger
-than `min.compaction.lag.ms`. Worth it: the dirty part is a larger share than `min.cleanable.dirty.ratio`, or holds a
-record older than `max.compaction.lag.ms`.
+Not yet: the active segment, the one in which an open transaction began or from which on not all is visible, and those
+from the first on that has records younger than `min.compaction.lag.ms`. As in Apache Kafka, whole segments only.
+Worth it: the dirty part is a larger share than `min.cleanable.dirty.ratio`, or holds a record older than
+`max.compaction.lag.ms`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleana
     first_dirty = log.first_dirty_offset
     if not log.start_offset <= first_dirty <= log.end_offset:
         first_dirty = log.start_offset
-    end = min(log.active.base_offset, log.last_stable_offset)
+    end = log.segments[log.segment_index(log.last_stable_offset)].base_offset
     clean_bytes = dirty_bytes = 0
     is_overdue = False
     for at, segment in enumerate(log.segments[:-1]):

@@ -5,6 +5,8 @@ and goes when the last one is gone, so a process that finds it finishes what it 
 `.cleaned` are what a pass left that did not get so far, and mean nothing.
 
     swap written · renamed, in one step of the loop · the other segments' files removed · swap removed
+
+Invariant: while `swap` is there, so is every cleaned file that it speaks of, under its old name or its new one.
 """
 
 from __future__ import annotations
@@ -40,6 +42,26 @@ def write_swap(disk: Disk, folder: str, swap: Swap) -> None:
     write_atomically(disk, f"{folder}/{SWAP_FILE}", msgspec.json.encode(swap))
 
 
+def retract_swap(disk: Disk, folder: str) -> None:
+    """Take back what was not put in place: the log stays as it is.
+
+    ORDER: the note goes BEFORE the cleaned files. Whoever finds it without them would still remove the segments
+    that it names.
+    """
+    _remove(disk, f"{folder}/{SWAP_FILE}")
+    disk.sync_dir(folder)
+    discard_cleaned(disk, folder)
+
+
+def discard_cleaned(disk: Disk, folder: str) -> None:
+    """Remove what a pass left that did not get so far as a note."""
+    if disk.exists(f"{folder}/{SWAP_FILE}"):
+        return
+    for name in disk.list(folder):
+        if name.endswith(CLEANED) or name == f"{SWAP_FILE}.tmp":
+            _remove(disk, f"{folder}/{name}")
+
+
 def rename_cleaned(disk: Disk, folder: str, swap: Swap) -> None:
     """Put the cleaned files in place. May be repeated."""
     base = swap.bases[0]
@@ -54,7 +76,8 @@ def rename_cleaned(disk: Disk, folder: str, swap: Swap) -> None:
 def finish_swap(disk: Disk, folder: str, swap: Swap) -> None:
     """Remove what was replaced, then the note. May be repeated.
 
-    ORDER: the renaming is durable BEFORE anything is removed, and the removals BEFORE the note about them goes.
+    ORDER: the renaming is durable BEFORE anything is removed, the removals BEFORE the note about them goes, and
+    that BEFORE another pass writes files of the same names, which the note would put in place half written.
     """
     disk.sync_dir(folder)
     for base in swap.bases[1:]:
@@ -62,6 +85,7 @@ def finish_swap(disk: Disk, folder: str, swap: Swap) -> None:
             _remove(disk, f"{folder}/{file_name(base, suffix)}")
     disk.sync_dir(folder)
     _remove(disk, f"{folder}/{SWAP_FILE}")
+    disk.sync_dir(folder)
 
 
 def resume_swap(disk: Disk, folder: str, names: Sequence[str]) -> bool:

@@ -6,16 +6,19 @@ and keeps to the job's rate, so that it yields to traffic.
 
 The standard input is its lifeline: when the other end is closed, or the broker dies, the process ends without a word
 at the next chunk of a file, for the next broker may start another one in the same folder. What it leaves, if it is
-killed, are files ending in `.cleaned`, which nobody reads.
+killed, are files ending in `.cleaned`, which nobody reads. A process that a dead broker left may still be busy, with
+a long sync for instance: the next one waits until it is gone, else they would write each other's files.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from flintmq.effects.real import RealDisk
@@ -75,6 +78,17 @@ class Lifeline:
             raise Abandoned
 
 
+@contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Wait until no other process compacts there. The lock goes with the process, however it ends."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Carry out the one job that comes from `source`."""
     line = source.readline()
@@ -90,7 +104,8 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
     try:
         try:
-            _tell(sink, source, clean(RealDisk(), job, pace))
+            with alone_in(job.folder):
+                _tell(sink, source, clean(RealDisk(), job, pace))
         except (OSError, FlintError) as error:
             _write(sink, Failure(reason=str(error)))
     except (Abandoned, BrokenPipeError):

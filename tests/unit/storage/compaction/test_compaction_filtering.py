@@ -243,3 +243,72 @@ def test_batch_whose_records_make_no_sense_is_refused() -> None:
     batch[70] ^= 0xFF
     with pytest.raises(CorruptionError):
         apply(batch_filter(), bytes(batch))
+
+
+# ---- batches that the keys were taken from
+
+
+def marking_filter(
+    keys: list[bytes | None], newer: list[bytes | None], *, tombstones: Iterable[int] = ()
+) -> BatchFilter:
+    """One that has seen a batch of these keys at 500, and later some others."""
+    made = batch_filter()
+    made._keys.put_run(keys, 500)
+    for number in tombstones:
+        made._keys.mark_special(500 + number)
+    made._keys.put_run(newer, 700)
+    return made
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_marked_records_go_and_the_others_stay_as_they_are(codec: Codec) -> None:
+    keys: list[bytes | None] = [b"a", b"b", b"c", b"d"]
+    batch = build_batch([record(key, time=NOW_MS + at) for at, key in enumerate(keys)], codec=codec)
+    found = apply(marking_filter(keys, [b"b", b"d"]), batch, 500)
+    assert found.outcome is Outcome.REWRITTEN
+    assert [(one.offset, one.key, one.timestamp) for one in contents(found)] == [
+        (500, b"a", NOW_MS),
+        (502, b"c", NOW_MS + 2),
+    ]
+    assert found.max_timestamp == header_of(found).max_timestamp == NOW_MS + 2
+
+
+def test_a_batch_without_marks_is_not_even_read() -> None:
+    batch = bytearray(build_batch([record(b"a"), record(b"b")]))
+    batch[-3:] = b"\xff\xff\xff"
+    found = apply(marking_filter([b"a", b"b"], [b"c"]), bytes(batch), 500)
+    assert found.outcome is Outcome.UNCHANGED
+
+
+def test_a_batch_of_marked_records_goes_unless_it_must_stay() -> None:
+    batch = build_batch([record(b"a"), record(b"b")], producer_id=7, producer_epoch=0, base_sequence=3)
+    assert apply(marking_filter([b"a", b"b"], [b"b", b"a"]), batch, 500).outcome is Outcome.DROPPED
+    keeping = marking_filter([b"a", b"b"], [b"b", b"a"])
+    keeping._producers = {7: (0, 501)}
+    found = apply(keeping, batch, 500)
+    assert found.outcome is Outcome.EMPTIED
+    assert header_of(found).base_sequence == 3
+
+
+def test_a_tombstone_among_marked_records_gets_its_horizon() -> None:
+    keys: list[bytes | None] = [b"a", b"b", b"c"]
+    batch = build_batch([record(b"a"), record(b"b", None), record(b"c")])
+    found = apply(marking_filter(keys, [b"a"], tombstones=[1]), batch, 500)
+    assert [one.key for one in contents(found)] == [b"b", b"c"]
+    assert header_of(found).attributes & DELETE_HORIZON
+    assert header_of(found).base_timestamp == NOW_MS + RETENTION_MS
+
+
+def test_a_record_without_a_key_among_marked_ones_goes_and_is_counted() -> None:
+    made = marking_filter([b"a", None], [b"c"])
+    found = apply(made, build_batch([record(b"a"), record(None)]), 500)
+    assert [one.key for one in contents(found)] == [b"a"]
+    assert made.keyless == 1
+
+
+def test_a_batch_that_reaches_beyond_the_known_keys_is_read() -> None:
+    made = batch_filter(latest_offset=500)
+    made._keys.put_run([b"a"], 500)
+    found = apply(made, build_batch([record(b"a"), record(b"b", None)]), 500)
+    assert [one.key for one in contents(found)] == [b"a", b"b"]
+    assert header_of(found).attributes & DELETE_HORIZON

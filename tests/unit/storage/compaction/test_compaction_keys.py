@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from flintmq.storage.compaction.keys import ENTRY_BYTES, NOT_FOUND, KeyMap, KeyTable
+from flintmq.storage.compaction.keys import (
+    ENTRY_BYTES,
+    NOT_FOUND,
+    SPECIAL,
+    SUPERSEDED,
+    KeyMap,
+    KeyTable,
+)
 
 DICT_MEMORY = 1 << 20
 TABLE_MEMORY = 2400
@@ -71,3 +78,43 @@ def test_table_full_to_the_last_slot_finds_every_key_and_no_other() -> None:
     assert table.get(b"another") == NOT_FOUND
     assert table.put(names[7], 9000) == 7
     assert table.get(names[7]) == 9000
+
+
+@pytest.mark.parametrize("memory", [DICT_MEMORY, TABLE_MEMORY])
+def test_neighbours_are_taken_like_any_others(memory: int) -> None:
+    keys = key_map(memory, first=10)
+    assert keys.put_run([b"a", None, b"b", b"a"], 10) is None
+    assert keys.put_run([b"b"], 14) is None
+    assert [keys.get(key) for key in (b"a", b"b")] == [13, 14]
+    assert keys.superseded([b""] * 5, [10, 11, 12, 13, 14]) == bytes((1, 0, 1, 0, 0))
+
+
+def test_neighbours_that_do_not_all_fit_are_taken_as_far_as_they_do() -> None:
+    keys = key_map(ENTRY_BYTES * 2)
+    assert keys.put_run([b"a", None, b"b", None, b"c"], 0) == 4
+    assert [keys.get(key) for key in (b"a", b"b", b"c")] == [0, 2, NOT_FOUND]
+
+
+def test_marks_say_which_records_must_be_looked_at() -> None:
+    keys = key_map(DICT_MEMORY, first=10)
+    keys.put_run([b"a", None, b"b", b"c", b"a"], 10)
+    assert keys.marks(10, 14) == bytes((SUPERSEDED, SPECIAL, 0, 0, 0))
+    # Of a record that is superseded nothing else counts, whichever comes first.
+    keys.mark_special(10)
+    keys.mark_special(12)
+    keys.mark_special(13)
+    keys.put_run([b"b"], 15)
+    assert keys.marks(10, 14) == bytes((SUPERSEDED, SPECIAL, SUPERSEDED, SPECIAL, 0))
+    assert keys.superseded([b""] * 5, [10, 11, 12, 13, 14]) == bytes((1, 0, 1, 0, 0))
+    # Beyond the marks nothing can be noted, and nothing breaks.
+    keys.mark_special(9)
+    keys.mark_special(10**9)
+
+
+def test_the_table_is_no_larger_than_the_stretch_needs() -> None:
+    keys = key_map(ENTRY_BYTES * 10**6, load_factor=0.9, end=50)
+    assert keys.capacity == 900_000
+    names = [b"%d" % number * 4_000 for number in range(50)]
+    assert keys.put_run(list(names), 0) is None
+    assert [keys.get(name) for name in names] == list(range(50))
+    assert keys.size == 50

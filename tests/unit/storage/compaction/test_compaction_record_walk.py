@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.model.record_walk import RecordColumns, rebuild, varint, walk
+from flintmq.model.record_walk import RecordColumns, locate, rebuild, varint, walk
 from flintmq.model.records import Header, append_record, read_varint
 from flintmq.model.records import walk as read_records
 
@@ -33,7 +33,7 @@ def test_columns_say_where_each_record_is_and_what_it_is_like() -> None:
     assert columns.offset_deltas == [0, 2, 7]
     assert columns.timestamp_deltas == [0, -5, 1 << 40]
     assert columns.keys == [b"a", None, b"k" * 200]
-    assert columns.tombstones == [False, True, False]
+    assert columns.tombstones == [1]
     assert columns.starts[0] == 3
     assert columns.starts[-1] == 3 + len(THREE)
 
@@ -42,7 +42,20 @@ def test_columns_that_are_not_wanted_are_not_made() -> None:
     columns = walk(THREE, 0, len(THREE), 3, 7, with_keys=False, with_places=False)
     assert columns.keys == [b"", None, b""]
     assert columns.offset_deltas == [0, 2, 7]
-    assert columns.timestamp_deltas == columns.tombstones == []
+    assert columns.timestamp_deltas == []
+    assert columns.starts == [len(THREE)]
+
+
+def test_records_walked_before_are_found_again_by_their_lengths() -> None:
+    located = locate(b"xyz" + THREE + b"tail", 3, 3 + len(THREE), 3)
+    columns = walk(b"xyz" + THREE + b"tail", 3, 3 + len(THREE), 3, 7)
+    assert (located.starts, located.timestamp_deltas) == (columns.starts, columns.timestamp_deltas)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, len(THREE) - 1, len(THREE) + 1])
+def test_records_that_are_not_those_walked_before_are_refused(size: int) -> None:
+    with pytest.raises(CorruptionError):
+        locate((THREE + b"\x00")[:size], 0, size, 3)
 
 
 def test_kept_records_are_copied_as_they_are() -> None:

@@ -1,0 +1,57 @@
+"""FlintMQ as its compiled wheels have it: built from this checkout, unpacked into a folder to run from.
+
+Where there is no C compiler, or nothing to build a wheel with, CannotBuild says which.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from typing import Final
+
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_BUILD_TIMEOUT_S: Final = 600
+_COMPILERS: Final = ("cc", "gcc", "clang")
+
+
+class CannotBuild(Exception):
+    """The message says what is missing."""
+
+
+def build_wheel(folder: str, *, compiled: bool) -> str:
+    """The path of a wheel made in `folder`. What the build itself needs is fetched unless it is in a cache."""
+    if compiled and not (os.environ.get("CC") or any(map(shutil.which, _COMPILERS))):
+        raise CannotBuild("a C compiler")
+    environment = {name: value for name, value in os.environ.items() if name != "FLINTMQ_COMPILE"}
+    if compiled:
+        environment["FLINTMQ_COMPILE"] = "1"
+    done = subprocess.run(
+        [*_builder(folder), _ROOT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"The wheel could not be built:\n{(done.stdout + done.stderr)[-4000:]}")
+    (name,) = (name for name in os.listdir(folder) if name.endswith(".whl"))
+    return os.path.join(folder, name)
+
+
+def unpack(wheel: str, folder: str) -> str:
+    """The folder to put first on the path of a Python that has FlintMQ's dependencies."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def _builder(folder: str) -> list[str]:
+    if (uv := shutil.which("uv")) is not None:
+        return [uv, "build", "--wheel", "--python", sys.executable, "--out-dir", folder]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder]
+    raise CannotBuild("uv or pip")

@@ -1,0 +1,90 @@
+"""The coordinators of a broker, from its settings: which internal topics there are, and what lives in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flintmq.cluster.image import Delta
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.topics import NewTopic, Topics
+from flintmq.coordination.coordinator import Coordinator
+from flintmq.effects import Clock, Executor, Timers
+from flintmq.groups.machine import DeletedTopic, Groups
+from flintmq.groups.rebalancing import GroupSettings
+from flintmq.settings import BrokerConfig
+
+GROUPS_TOPIC = "__consumer_offsets"
+_MINUTE_MS = 60_000
+# Members that start together share their first generation, as they do with Kafka, whose timers take about as long.
+_GATHERING_MS = 5
+
+
+class GroupCoordinator(Coordinator[Groups]):
+    """Groups, and what becomes of their offsets with time and with the topics they are of."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        metadata: Metadata,
+        topics: Topics,
+        partitions: Partitions,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+    ) -> None:
+        super().__init__(
+            GROUPS_TOPIC,
+            lambda _: Groups(group_settings(config())),
+            lambda: _offsets_topic(config(), brokers=1),
+            metadata=metadata,
+            topics=topics,
+            partitions=partitions,
+            clock=clock,
+            timers=timers,
+            executor=executor,
+        )
+        self._config = config
+        self._expired_ms = clock.now_ms()
+
+    def start(self) -> None:
+        super().start()
+        self._metadata.subscribe(self._forget_topics)
+
+    def tick(self) -> None:
+        """Called once a second."""
+        now_ms = self._clock.now_ms()
+        if now_ms - self._expired_ms >= self._config().offsets_retention_check_interval_ms:
+            self._expired_ms = now_ms
+            self.each(lambda groups: groups.expire_offsets(now_ms))
+
+    def _forget_topics(self, delta: Delta) -> None:
+        gone = [DeletedTopic(topic.name, topic.id) for topic in delta.topics_deleted]
+        if gone:
+            self.each(lambda groups: groups.topics_deleted(gone))
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=max(config.group_initial_rebalance_delay_ms, _GATHERING_MS),
+        group_max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+    )
+
+
+def _offsets_topic(config: BrokerConfig, *, brokers: int) -> NewTopic:
+    return NewTopic(
+        GROUPS_TOPIC,
+        config.offsets_topic_num_partitions,
+        min(config.offsets_topic_replication_factor, brokers),
+        {},
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )

@@ -1,0 +1,30 @@
+"""ListGroups (16), versions 0–5: all groups of this broker, by state from version 4 on and by type from 5 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.request import Request
+from flintmq.coordination.machine import Token
+from flintmq.coordination.shard import State
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+
+# All shards are asked at once, and answer at once.
+_ASKING: Token = -1
+
+
+def handle(request: Request, message: ListGroupsRequest, services: Services) -> ListGroupsResponse:
+    response = ListGroupsResponse()
+    for shard in services.groups:
+        if shard.state is State.LOADING:
+            response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif shard.state is State.ACTIVE:
+            for _, part in shard.machine.list_groups(_ASKING, message, request.version).replies:
+                assert isinstance(part, ListGroupsResponse)
+                response.groups += part.groups
+    return response

@@ -1,0 +1,85 @@
+"""Where a group's offsets are to be set, as it is typed, and which offset that is in one partition. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from flintmq.errors import ConfigurationError, ErrorCode, RequestError
+from flintmq.settings.kinds import Unit, plain_number
+
+
+class Aim(Enum):
+    EARLIEST = "--to-earliest"
+    LATEST = "--to-latest"
+    OFFSET = "--to-offset"
+    SHIFT = "--shift-by"
+    TIME = "--to-datetime"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    aim: Aim
+    number: int = 0
+    """The offset, the distance, or the time in milliseconds."""
+
+
+class Known(NamedTuple):
+    """What is known of one partition."""
+
+    committed: int | None
+    first: int
+    end: int
+    at_time: int | None = None
+    """The first offset at or after the time, if there is one."""
+
+
+def parse_moment(text: str) -> int:
+    """ISO 8601 in milliseconds since 1970; without a zone it is the local one."""
+    try:
+        return max(0, round(datetime.fromisoformat(text.strip()).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        raise ConfigurationError(
+            f"--to-datetime {text}: expected a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00+01:00"
+        ) from None
+
+
+def parse_duration_ms(text: str) -> int:
+    """`90s`, `1h`, `7d`."""
+    plain = plain_number(Unit.MS, text)
+    if plain == text or not plain.isdecimal():
+        raise ConfigurationError(f"--by-duration {text}: expected a duration such as 90s, 15m, 1h or 7d")
+    return int(plain)
+
+
+def parse_topic(text: str) -> tuple[str, list[int] | None]:
+    """`orders` is all partitions, `orders:0,2` those two."""
+    name, colon, rest = text.partition(":")
+    if not colon:
+        return name, None
+    numbers = [part.strip() for part in rest.split(",")]
+    if not name or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise ConfigurationError(f"--topic {text}: expected TOPIC or TOPIC:PARTITION,PARTITION")
+    return name, sorted({int(number) for number in numbers})
+
+
+def aimed_offset(target: Target, known: Known, place: str) -> int:
+    """What lies outside of the log is moved to its nearest end: a consumer could not read from there."""
+    if target.aim is Aim.EARLIEST:
+        wanted = known.first
+    elif target.aim is Aim.LATEST:
+        wanted = known.end
+    elif target.aim is Aim.OFFSET:
+        wanted = target.number
+    elif target.aim is Aim.TIME:
+        wanted = known.end if known.at_time is None else known.at_time
+    else:
+        if known.committed is None:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{place}: the group has no offset there that could be shifted; choose another way to set it",
+            )
+        wanted = known.committed + target.number
+    return min(max(wanted, known.first), known.end)

@@ -1,0 +1,190 @@
+"""The upkeep of topics on demand, over the wire, by requests that only FlintMQ has.
+
+A task is started once at each broker that leads partitions of the topic, and then asked about until it is over.
+NotFlintMQ is raised where another broker answers. Whoever loses the connection while a task runs asks again; a task
+ends with its broker's process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.failures import ConnectionLost, NotFlintMQ, check
+from flintmq.errors import FlintError
+from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
+from flintmq.protocol.messages import (
+    DescribeTopicHealthRequest,
+    DescribeTopicHealthResponse,
+    DescribeTopicTaskRequest,
+    DescribeTopicTaskResponse,
+    MaintainTopicRequest,
+    MaintainTopicResponse,
+)
+from flintmq.protocol.structures import Message
+
+M = TypeVar("M", bound=Message)
+
+_WAIT_MS: Final = 500
+
+OffsetRange = tuple[int, int]
+"""The first offset, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintained:
+    """How far a task is with one partition, or how it ended."""
+
+    partition: int
+    state: MaintenanceState
+    phase: str
+    bytes_done: int
+    bytes_total: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    damaged: tuple[OffsetRange, ...]
+    damaged_count: int
+    """There may be more than are told."""
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHealth:
+    """What is wrong with a partition."""
+
+    partition: int
+    offline: str | None
+    uncleanable: str | None
+    """Why compaction has given it up."""
+    damaged: tuple[OffsetRange, ...]
+    damaged_count: int
+
+
+Watcher = Callable[[Sequence[Maintained]], object]
+
+
+def maintain_topic(
+    client: ClusterClient,
+    name: str,
+    action: MaintenanceAction,
+    *,
+    partitions: Sequence[int] | None = None,
+    watcher: Watcher = lambda _: None,
+) -> list[Maintained]:
+    """Start it and wait for its end; the watcher is told now and then how far it is. By partition, in order."""
+    tasks = _start(client, name, action, partitions)
+    found: dict[int, Maintained] = {}
+    running = dict(tasks)
+    while running:
+        for node, answer in _ask(client, running).items():
+            found |= {one.partition_index: _maintained(one) for one in answer.partitions}
+            if answer.is_over:
+                del running[node]
+        watcher(_in_order(found))
+    return _in_order(found)
+
+
+def topic_health(client: ClusterClient, name: str) -> dict[int, PartitionHealth]:
+    """By partition; those that are not here are well. The topic must be known to the client."""
+
+    def ask() -> dict[int, PartitionHealth]:
+        client.freshen()
+        nodes = {
+            one.leader for one in client.view.topics[name].partitions.values()
+        } & client.view.brokers.keys()
+        requests = {node: DescribeTopicHealthRequest(name=name) for node in sorted(nodes)}
+        answers = _exchange(client, requests, DescribeTopicHealthResponse)
+        for answer in answers.values():
+            check(answer.error_code, answer.error_message)
+        return {
+            one.partition_index: PartitionHealth(
+                partition=one.partition_index,
+                offline=one.offline,
+                uncleanable=one.uncleanable,
+                damaged=tuple((bad.first_offset, bad.end_offset) for bad in one.damaged),
+                damaged_count=one.damaged_count,
+            )
+            for answer in answers.values()
+            for one in answer.partitions
+        }
+
+    # Not again and again at a broker that does not know the question.
+    return client.attempt(ask, repeatable=False)
+
+
+def _start(
+    client: ClusterClient, name: str, action: MaintenanceAction, partitions: Sequence[int] | None
+) -> dict[int, int]:
+    """The tasks by broker."""
+    known = client.topic(name).partitions
+    wanted = known if partitions is None else set(partitions)
+
+    def ask() -> dict[int, int]:
+        client.freshen()
+        by_leader: dict[int, list[int]] = {}
+        for index in sorted(wanted):
+            by_leader.setdefault(client.leader(name, index), []).append(index)
+        requests = {
+            node: MaintainTopicRequest(name=name, action=action, partition_indexes=indexes)
+            for node, indexes in by_leader.items()
+        }
+        answers = _exchange(client, requests, MaintainTopicResponse)
+        for answer in answers.values():
+            check(answer.error_code, answer.error_message)
+        return {node: answer.task_id for node, answer in answers.items()}
+
+    return client.attempt(ask, repeatable=False)
+
+
+def _ask(client: ClusterClient, tasks: Mapping[int, int]) -> dict[int, DescribeTopicTaskResponse]:
+    def ask() -> dict[int, DescribeTopicTaskResponse]:
+        requests = {
+            node: DescribeTopicTaskRequest(task_id=task, max_wait_ms=_WAIT_MS) for node, task in tasks.items()
+        }
+        answers = client.exchange(requests, DescribeTopicTaskResponse, timeout_s=client.request_timeout_s)
+        told: dict[int, DescribeTopicTaskResponse] = {}
+        for node, answer in answers.items():
+            if isinstance(answer, FlintError):
+                raise answer
+            check(answer.error_code, answer.error_message)
+            told[node] = answer
+        return told
+
+    return client.attempt(ask)
+
+
+def _exchange(client: ClusterClient, requests: Mapping[int, Message], answer: type[M]) -> dict[int, M]:
+    """For the first request of its kind: a broker that closes the connection at it does not know it."""
+    answers: dict[int, M] = {}
+    for node, one in client.exchange(requests, answer, timeout_s=client.request_timeout_s).items():
+        if isinstance(one, ConnectionLost) and one.by_broker:
+            raise NotFlintMQ(one.address) from one
+        if isinstance(one, FlintError):
+            raise one
+        answers[node] = one
+    return answers
+
+
+def _maintained(one: DescribeTopicTaskResponse.TaskPartition) -> Maintained:
+    return Maintained(
+        partition=one.partition_index,
+        state=MaintenanceState(one.state),
+        phase=one.phase,
+        bytes_done=one.bytes_done,
+        bytes_total=one.bytes_total,
+        bytes_before=one.bytes_before,
+        bytes_after=one.bytes_after,
+        records_before=one.records_before,
+        records_after=one.records_after,
+        damaged=tuple((bad.first_offset, bad.end_offset) for bad in one.damaged),
+        damaged_count=one.damaged_count,
+        failure=one.failure,
+    )
+
+
+def _in_order(found: Mapping[int, Maintained]) -> list[Maintained]:
+    return [found[index] for index in sorted(found)]

@@ -1,0 +1,186 @@
+"""All shards of one internal topic: which of them a name belongs to, and who waits for their replies.
+
+The topic is made when somebody first needs it. Its shards follow the partitions of the image: they come with them,
+are loaded by themselves, and go with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from flintmq.cluster.image import Delta
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.topics import NewTopic, Topics
+from flintmq.coordination.machine import NOBODY, Decision, Machine, Token
+from flintmq.coordination.shard import Shard
+from flintmq.effects import Clock, Executor, Timers
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.protocol.structures import Message
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Machine)
+
+
+class Waiting(NamedTuple):
+    answer: Callable[[Message], object]
+    fail: Callable[[ErrorCode], object]
+
+
+class Coordinator(Generic[M]):
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[int], M],
+        new_topic: Callable[[], NewTopic],
+        *,
+        metadata: Metadata,
+        topics: Topics,
+        partitions: Partitions,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+    ) -> None:
+        self.topic = topic
+        self._make_machine = make_machine
+        self._new_topic = new_topic
+        self._metadata = metadata
+        self._topics = topics
+        self._partitions = partitions
+        self._clock = clock
+        self._timers = timers
+        self._executor = executor
+        self._shards: dict[int, Shard[M]] = {}
+        self._loads: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Token, Waiting] = {}
+        self._last_token = NOBODY
+        self._making: asyncio.Future[None] | None = None
+
+    # ---- life
+
+    def start(self) -> None:
+        """ORDER: after the partitions' own subscription, which makes them."""
+        self._metadata.subscribe(self._follow)
+        self._adopt()
+
+    def close(self) -> None:
+        for load in self._loads:
+            load.cancel()
+        for shard in self._shards.values():
+            shard.close()
+
+    def _follow(self, delta: Delta) -> None:
+        if any(topic.name == self.topic for topic in (*delta.topics_changed, *delta.topics_deleted)):
+            self._adopt()
+
+    def _adopt(self) -> None:
+        topic = self._metadata.image.topics.get(self.topic)
+        count = len(topic.partitions) if topic is not None else 0
+        for index in list(self._shards):
+            shard = self._shards[index]
+            if index >= count or shard.partition.deleted:
+                shard.close()
+                del self._shards[index]
+        for index in range(count):
+            partition = self._partitions.get(self.topic, index)
+            if partition is None or index in self._shards:
+                continue
+            shard = self._shards[index] = Shard(
+                partition,
+                self._make_machine(index),
+                clock=self._clock,
+                timers=self._timers,
+                executor=self._executor,
+                answer=self._answer,
+                fail=self._fail,
+            )
+            load = asyncio.ensure_future(shard.load())
+            self._loads.add(load)
+            load.add_done_callback(self._loads.discard)
+
+    async def loaded(self) -> None:
+        """Wait for the shards that are being loaded now."""
+        await asyncio.gather(*self._loads)
+
+    async def make_topic(self) -> None:
+        """Make the internal topic, unless it is there. Those who come at the same time wait for the same one."""
+        if self.topic in self._metadata.image.topics:
+            return
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._make_topic())
+        await asyncio.shield(self._making)
+
+    async def _make_topic(self) -> None:
+        try:
+            await self._topics.create(self._new_topic())
+        except RequestError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        finally:
+            self._making = None
+
+    # ---- questions
+
+    def ask(
+        self,
+        name: str,
+        decide: Callable[[M, Token], Decision],
+        *,
+        answer: Callable[[Message], object],
+        fail: Callable[[ErrorCode], object],
+    ) -> Token:
+        """Let the machine that `name` belongs to decide. One of `answer` and `fail` is called once, now or later."""
+        self._last_token += 1
+        token = self._last_token
+        self._waiting[token] = Waiting(answer, fail)
+        shard = self.shard_of(name)
+        if shard is None:
+            self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            shard.ask(token, lambda machine: decide(machine, token))
+        return token
+
+    def each(self, decide: Callable[[M], Sequence[Decision]]) -> None:
+        """Let every machine that is loaded decide something that nobody waits for."""
+        for shard in self._shards.values():
+            shard.carry_out(decide)
+
+    def forget(self, token: Token) -> None:
+        """Nobody waits for this reply any more."""
+        self._waiting.pop(token, None)
+
+    def shard_of(self, name: str) -> Shard[M] | None:
+        """None while there is no internal topic."""
+        if not self._shards:
+            return None
+        topic = self._metadata.image.topics.get(self.topic)
+        if topic is None:
+            return None
+        return self._shards.get(shard_index(name, len(topic.partitions)))
+
+    def __iter__(self) -> Iterator[Shard[M]]:
+        return iter(list(self._shards.values()))
+
+    def _answer(self, token: Token, message: Message) -> None:
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None:
+            waiting.answer(message)
+
+    def _fail(self, token: Token, code: ErrorCode) -> None:
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None:
+            waiting.fail(code)
+
+
+def shard_index(name: str, count: int) -> int:
+    """Kafka's: the hash that Java has for strings, over UTF-16."""
+    value = 0
+    for unit in memoryview(name.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    return 0 if value == 1 << 31 else value % count

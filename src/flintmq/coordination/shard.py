@@ -1,0 +1,201 @@
+"""One partition of an internal topic, and the machine that its records make.
+
+    question → decide → append → apply → (high watermark) → replies
+
+Everything up to the replies happens in one step of the loop, so two decisions never see the same state. A machine
+whose records could not be read is not asked; one whose partition is gone, or has failed, is thrown away with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Generic, TypeVar
+
+from flintmq.cluster.partition import Partition
+from flintmq.coordination.loading import Marker, read_entries
+from flintmq.coordination.machine import Decision, Entry, Machine, Stored, TimerKey, Token
+from flintmq.effects import Clock, Executor, Timer, Timers
+from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.model.batch import read_header
+from flintmq.model.records import build_batch
+from flintmq.protocol.structures import Message
+from flintmq.storage.log import Isolation
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Machine)
+
+_READ_BYTES = 1024 * 1024
+
+
+class State(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+    """Its partition is gone or has failed, or its records cannot be read."""
+
+
+class Shard(Generic[M]):
+    def __init__(
+        self,
+        partition: Partition,
+        machine: M,
+        *,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+        answer: Callable[[Token, Message], object],
+        fail: Callable[[Token, ErrorCode], object],
+    ) -> None:
+        self.partition = partition
+        self.machine = machine
+        self.state = State.LOADING
+        self._clock = clock
+        self._timers = timers
+        self._executor = executor
+        self._answer = answer
+        self._fail = fail
+        self._pending: dict[TimerKey, Timer] = {}
+        self._last_written = -1
+
+    # ---- life
+
+    async def load(self) -> None:
+        """Apply all that the partition holds, then serve."""
+        log = self.partition.log
+        offset = log.start_offset
+        try:
+            while self.state is State.LOADING:
+                found = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True)
+                if found is None:
+                    break
+                entries, offset = await self._executor.run(read_entries, found, offset)
+                for entry in entries:
+                    if isinstance(entry, Marker):
+                        self.machine.end_transaction(
+                            entry.producer_id, entry.offset, committed=entry.committed
+                        )
+                    else:
+                        self.machine.apply(entry)
+        except (FlintError, OSError) as error:
+            self.state = State.CLOSED
+            logger.error("%s cannot be loaded, what it coordinates is not available: %s", log.name, error)
+            return
+        if self.state is State.LOADING:
+            self._last_written = log.end_offset - 1
+            self.state = State.ACTIVE
+            self._perform(self.machine.loaded(self._clock.now_ms()))
+
+    def close(self) -> None:
+        self.state = State.CLOSED
+        for timer in self._pending.values():
+            timer.cancel()
+        self._pending.clear()
+
+    def check(self) -> None:
+        """RequestError if it cannot be asked now."""
+        if self.state is State.LOADING:
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is being loaded.")
+        if self.state is State.CLOSED or self.partition.deleted or self.partition.log.offline is not None:
+            raise RequestError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition is not served."
+            )
+
+    # ---- questions
+
+    def ask(self, token: Token, decide: Callable[[M], Decision]) -> None:
+        """Carry out one decision. Whatever goes wrong is told to `token`."""
+        try:
+            self.check()
+            decision = decide(self.machine)
+        except RequestError as error:
+            self._fail(token, error.code)
+            return
+        except Exception:
+            logger.exception("a decision of %s failed", self.partition.log.name)
+            self._fail(token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._perform(decision)
+
+    def carry_out(self, decide: Callable[[M], Sequence[Decision]]) -> None:
+        if self.state is State.ACTIVE and not self.partition.deleted:
+            for decision in decide(self.machine):
+                self._perform(decision)
+
+    def expire(self, key: TimerKey) -> None:
+        self._pending.pop(key, None)
+        if self.state is not State.ACTIVE or self.partition.deleted:
+            return
+        try:
+            decision = self.machine.expire(key, self._clock.now_ms())
+        except Exception:
+            logger.exception("a timer of %s failed", self.partition.log.name)
+            return
+        self._perform(decision)
+
+    def _perform(self, decision: Decision) -> None:
+        if decision.entries:
+            try:
+                self._write(decision.entries)
+            except (FlintError, OSError) as error:
+                self._write_failed(decision, error)
+                return
+        self._set_timers(decision)
+        if decision.replies:
+            self._reply_when_visible(decision.replies)
+
+    def _write(self, entries: list[Entry], *, producer_id: int = -1) -> None:
+        """Append and apply, in one step."""
+        now_ms = self._clock.now_ms()
+        batch = memoryview(bytearray(build_batch([(key, value, now_ms, ()) for key, value in entries])))
+        if len(batch) > self.partition.log.config.max_message_bytes:
+            raise RequestError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(batch)} bytes do not fit into one batch of {self.partition.log.topic}.",
+            )
+        base_offset = self.partition.append(batch, read_header(batch), now_ms).base_offset
+        self._last_written = base_offset + len(entries) - 1
+        for at, (key, value) in enumerate(entries):
+            self.machine.apply(Stored(key, value, base_offset + at, now_ms, producer_id))
+
+    def _write_failed(self, decision: Decision, error: Exception) -> None:
+        code = error.code if isinstance(error, RequestError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        logger.error("%s could not be written: %s", self.partition.log.name, error)
+        if decision.failed is not None:
+            instead = decision.failed(code)
+            self._set_timers(instead)
+            if instead.replies:
+                self._reply_when_visible(instead.replies)
+            return
+        self._set_timers(decision)
+        for token, _ in decision.replies:
+            self._fail(token, code)
+
+    def _reply_when_visible(self, replies: list[tuple[Token, Message]]) -> None:
+        """What a reply rests on, its own records and those it saw, must be as safe as the topic promises."""
+
+        def settle(failure: str | None) -> None:
+            for token, message in replies:
+                if failure is None:
+                    self._answer(token, message)
+                else:
+                    self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        if self._last_written < self.partition.log.high_watermark:
+            settle(None)
+        else:
+            self.partition.when_visible(self._last_written, settle)
+
+    def _set_timers(self, decision: Decision) -> None:
+        for key, delay_ms in decision.timers.items():
+            old = self._pending.pop(key, None)
+            if old is not None:
+                old.cancel()
+            if delay_ms is not None:
+                self._pending[key] = self._timers.call_later(delay_ms / 1000, self.expire, key)
+
+    def __iter__(self) -> Iterator[TimerKey]:
+        """The keys of the timers that are set."""
+        return iter(list(self._pending))
