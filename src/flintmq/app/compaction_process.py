@@ -28,8 +28,6 @@ class CompactionProcess:
             stderr=DEVNULL,
             limit=_LINE_BYTES_MAX,
             env=_environment(),
-            # A Ctrl-C on the terminal is for the broker, which then ends it.
-            start_new_session=True,
         )
         assert process.stdin is not None
         assert process.stdout is not None

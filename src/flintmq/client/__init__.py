@@ -6,6 +6,8 @@
     transport, connection                one socket, one broker
     cluster                              all brokers of a cluster: leaders, reconnecting, retrying
     admin, producer, consumer            what one does with it
+    assignment                           pure: how members of a group share partitions
+    groups, membership, group_consumer   groups from outside, being a member, reading as one
 
 The pure modules hold every decision, so that a client on another kind of I/O can share them.
 """

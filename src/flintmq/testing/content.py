@@ -16,9 +16,18 @@ from flintmq.cluster.topics import NewTopic
 from flintmq.errors import ErrorCode, RequestError, StorageError
 from flintmq.model.batch import CONTROL, HEADER_SIZE, read_header
 from flintmq.model.records import Header, build_batch, records_of
+from flintmq.protocol.messages import (
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from flintmq.storage.log import Isolation
 
 _READ_BYTES = 1024 * 1024
+_ASKING = -1
+"""Stands for a request: coordinators answer these questions at once."""
+_LIST_VERSION, _FETCH_VERSION = 5, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,32 @@ async def produce(
     await _visible(target, appended.last_offset)
     written = list(_records_in(target, appended.base_offset))
     return written[: len(values)]
+
+
+def groups(services: Services) -> dict[str, str]:
+    """Names and states of consumer groups, sorted by name."""
+    found: dict[str, str] = {}
+    for shard in services.groups:
+        for _, part in shard.machine.list_groups(_ASKING, ListGroupsRequest(), _LIST_VERSION).replies:
+            assert isinstance(part, ListGroupsResponse)
+            found.update({one.group_id: one.group_state for one in part.groups})
+    return {name: found[name] for name in sorted(found)}
+
+
+def committed(services: Services, group: str) -> dict[tuple[str, int], int]:
+    """The offsets that a group has committed, by topic and partition; none of a group that is not there."""
+    shard = services.groups.shard_of(group)
+    if shard is None:
+        return {}
+    asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+    decision = shard.machine.fetch_offsets(_ASKING, asked, _FETCH_VERSION, require_stable=False)
+    ((_, answer),) = decision.replies
+    assert isinstance(answer, OffsetFetchResponse)
+    return {
+        (topic.name, one.partition_index): one.committed_offset
+        for topic in answer.groups[0].topics
+        for one in topic.partitions
+    }
 
 
 def _partition(services: Services, topic: str, index: int) -> Partition:

@@ -16,12 +16,16 @@ from flintmq.client.assignment import (
     encode_subscription,
 )
 from flintmq.client.cluster import ClusterClient
+from flintmq.client.group_consumer import COMMIT_INTERVAL_S, GroupConsumer
 from flintmq.client.groups import committed_offsets, describe_group, list_groups
 from flintmq.client.membership import HEARTBEAT_INTERVAL_S, Membership
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
+from flintmq.model.records import build_batch
 from flintmq.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    FetchRequest,
+    FetchResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
@@ -40,7 +44,7 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from support.scripted_broker import ScriptedBroker, TestClock, metadata, scripted_client
+from support.scripted_broker import TOPIC_ID, ScriptedBroker, TestClock, metadata, scripted_client
 
 # ---- who gets what
 
@@ -243,6 +247,56 @@ def test_a_way_of_sharing_that_was_not_offered_ends_the_conversation() -> None:
     coordinator.protocol = "sticky"
     with pytest.raises(ProtocolError, match="sticky"):
         coordinator.member.join()
+
+
+# ---- reading as a member
+
+
+def test_what_the_group_did_not_take_is_told_and_read_again() -> None:
+    coordinator = Coordinator(commit=[ErrorCode.ILLEGAL_GENERATION])
+    coordinator.partitions = 1
+    fetched_from: list[int] = []
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        offset = request.topics[0].partitions[0].fetch_offset
+        fetched_from.append(offset)
+        partition = FetchResponse.PartitionData(
+            partition_index=0, records=build_batch([(None, b"v", 0, ())], base_offset=offset)
+        )
+        return FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[partition])]
+        )
+
+    def committed(_: OffsetFetchRequest) -> OffsetFetchResponse:
+        partition = OffsetFetchResponse.OffsetFetchResponsePartition(
+            partition_index=0, committed_offset=5, metadata=""
+        )
+        topic = OffsetFetchResponse.OffsetFetchResponseTopic(name="t", partitions=[partition])
+        return OffsetFetchResponse(topics=[topic])
+
+    for kind, answer in ((FetchRequest, fetch), (OffsetFetchRequest, committed)):
+        coordinator.broker.answers[kind] = answer
+        coordinator.broker.versions[kind] = kind.versions
+    lost: list[bool] = []
+    consumer = GroupConsumer(
+        coordinator.client,
+        coordinator.client.topic("t"),
+        "g",
+        begin=lambda partitions: dict.fromkeys(partitions, 0),
+        on_lost=lambda: lost.append(True),
+    )
+    assert [record.offset for _, record in consumer.poll()] == [5]
+    consumer.delivered()
+    assert lost == []
+    coordinator.clock.sleep(COMMIT_INTERVAL_S)
+    assert [record.offset for _, record in consumer.poll()] == [5]
+    assert lost == [True]
+    consumer.delivered()
+    consumer.close()
+    assert fetched_from == [5, 5]
+    commits = coordinator.sent(OffsetCommitRequest)
+    assert [one.topics[0].partitions[0].committed_offset for one in commits] == [6, 6]
+    assert len(coordinator.sent(LeaveGroupRequest)) == 1
 
 
 # ---- from outside

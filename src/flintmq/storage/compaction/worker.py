@@ -1,8 +1,8 @@
 """Compaction as a process of its own: `python -m flintmq.storage.compaction.worker`.
 
 A job comes as one line of JSON on the standard input, events go as lines to the standard output. After each cleaned
-segment the process waits for another line, because the broker puts the segment into the log meanwhile. It is niced
-and keeps to the job's rate, so that it yields to traffic.
+segment the process waits for another line, because the broker puts the segment into the log meanwhile. It runs only
+where a core has nothing else to do and keeps to the rate of its job, so that it yields to traffic.
 
 The standard input is its lifeline: when the other end is closed, or the broker dies, the process ends without a word
 at the next chunk of a file, for the next broker may start another one in the same folder. What it leaves, if it is
@@ -89,6 +89,16 @@ def alone_in(folder: str) -> Iterator[None]:
         os.close(fd)
 
 
+def _yield_to_others() -> None:
+    """Run when a core has nothing better to do: whoever wakes up for a client goes first.
+
+    Not never: even then the system gives a little of a core that is always busy.
+    """
+    os.nice(_NICENESS)
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Carry out the one job that comes from `source`."""
     line = source.readline()
@@ -125,5 +135,8 @@ def _write(sink: BinaryIO, event: Event) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(_NICENESS)
+    # A Ctrl-C on the terminal is for the broker, which then ends this process. Not a session of its own: the system
+    # would weigh it against the broker's as one against one, however idle it means to be.
+    os.setpgid(0, 0)
+    _yield_to_others()
     serve(sys.stdin.buffer, sys.stdout.buffer)
