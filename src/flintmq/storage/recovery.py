@@ -186,6 +186,11 @@ class _Opening:
         log.end_offset = following
         # Behind the last batch there may still be what was preallocated: a power loss undid that it was cut.
         if found.end_offset == following or (found.end_position == size and found.end_offset < following):
+            if found.end_position < size:
+                # ORDER: BEFORE its indexes are there again, by which the next start takes the file as it is.
+                file = segment.open()
+                file.truncate(found.end_position)
+                file.sync()
             log.sealed_by_recovery(segment)
             return
         bad = CorruptRange(found.end_offset, following)

@@ -227,11 +227,11 @@ class Broker:
 
     def groups(self) -> dict[str, str]:
         """The names of all consumer groups, with their states: `Stable`, `Empty`, …"""
-        return self._thread_running.call(content.groups, self._services)
+        return self._thread_running.run(content.groups(self._services))
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition."""
-        return self._thread_running.call(content.committed, self._services, group)
+        return self._thread_running.run(content.committed(self._services, group))
 
     # ---- its state as a whole
 

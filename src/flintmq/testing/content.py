@@ -96,8 +96,9 @@ async def produce(
     return written[: len(values)]
 
 
-def groups(services: Services) -> dict[str, str]:
+async def groups(services: Services) -> dict[str, str]:
     """Names and states of consumer groups, sorted by name."""
+    await services.groups.loaded()
     found: dict[str, str] = {}
     for shard in services.groups:
         for _, part in shard.machine.list_groups(_ASKING, ListGroupsRequest(), _LIST_VERSION).replies:
@@ -106,8 +107,9 @@ def groups(services: Services) -> dict[str, str]:
     return {name: found[name] for name in sorted(found)}
 
 
-def committed(services: Services, group: str) -> dict[tuple[str, int], int]:
+async def committed(services: Services, group: str) -> dict[tuple[str, int], int]:
     """The offsets that a group has committed, by topic and partition; none of a group that is not there."""
+    await services.groups.loaded()
     shard = services.groups.shard_of(group)
     if shard is None:
         return {}

@@ -486,3 +486,4 @@ def test_a_sealed_segment_whose_cut_was_lost_is_whole() -> None:
     log = bench.open(recovery_point=second.base_offset)
     assert log.corrupt == []
     assert contents(log) == written
+    assert bench.disk.size(first.path(LOG)) == first.size, "a later start takes the file as it is"
