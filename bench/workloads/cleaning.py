@@ -114,7 +114,9 @@ def _dirty_topic(target: Target, distinct_share: float, total_bytes: float) -> I
                 )
         finally:
             if target.broker.is_running:
-                alter_configs(connection, _BROKER, _EVERY_BROKER, dict.fromkeys(_BACKOFF))
+                # By another connection: after a failure answers may still be on their way on this one.
+                with target.connect() as another:
+                    alter_configs(another, _BROKER, _EVERY_BROKER, dict.fromkeys(_BACKOFF))
 
 
 def _clean(distinct_share: float, target: Target) -> list[Figure]:

@@ -49,7 +49,11 @@ public class CleanerOracle {
             switch (command) {
                 case 'N' -> {
                     if (oracle != null) {
-                        oracle.log.close();
+                        try {
+                            oracle.log.close();
+                        } catch (RuntimeException gone) {
+                            // Its folder may be removed by now: only its descriptors matter.
+                        }
                     }
                     oracle = new CleanerOracle(new File(in.readUTF()));
                 }
