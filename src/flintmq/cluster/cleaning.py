@@ -65,7 +65,6 @@ class Compacted:
     bytes_after: int = 0
     records_before: int = 0
     records_after: int = 0
-    keyless_records: int = 0
     phase: str = ""
     bytes_done: int = 0
     bytes_total: int = 0
@@ -103,7 +102,6 @@ class Cleaner:
         self._turn = asyncio.Lock()
         self.uncleanable: dict[bytes, dict[int, str]] = {}
         """By topic id and partition: why."""
-        self.current: Log | None = None
 
     async def compact(
         self, partition: Partition, *, forced: bool = False, compacted: Compacted | None = None
@@ -114,11 +112,7 @@ class Cleaner:
         """
         compacted = compacted or Compacted()
         async with self._turn:
-            self.current = partition.log
-            try:
-                await self._compact(partition, forced, compacted)
-            finally:
-                self.current = None
+            await self._compact(partition, forced, compacted)
         return compacted
 
     def gave_up(self, partition: Partition) -> bool:
@@ -201,7 +195,9 @@ class Cleaner:
             compacted.bytes_before += summary.bytes_before - compacted.bytes_after
             compacted.records_before += summary.records_before - compacted.records_after
         compacted.bytes_after, compacted.records_after = summary.bytes_after, summary.records_after
-        compacted.keyless_records += summary.keyless_records
+        if summary.keyless_records:
+            # Written before the topic was compacted: since then they are refused.
+            logger.warning("%s: %d records without a key are dropped", log.name, summary.keyless_records)
         log.counters.compaction_bytes += summary.bytes_before
         log.counters.compactions += 1
         if summary.next_dirty_offset <= found.first_dirty_offset < found.end_offset:

@@ -9,7 +9,7 @@ whose records could not be read is not asked; one whose partition is gone, or ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -146,7 +146,7 @@ class Shard(Generic[M]):
         if decision.replies:
             self._reply_when_visible(decision.replies)
 
-    def _write(self, entries: list[Entry], *, producer_id: int = -1) -> None:
+    def _write(self, entries: list[Entry]) -> None:
         """Append and apply, in one step."""
         now_ms = self._clock.now_ms()
         batch = memoryview(bytearray(build_batch([(key, value, now_ms, ()) for key, value in entries])))
@@ -158,7 +158,7 @@ class Shard(Generic[M]):
         base_offset = self.partition.append(batch, read_header(batch), now_ms).base_offset
         self._last_written = base_offset + len(entries) - 1
         for at, (key, value) in enumerate(entries):
-            self.machine.apply(Stored(key, value, base_offset + at, now_ms, producer_id))
+            self.machine.apply(Stored(key, value, base_offset + at, now_ms))
 
     def _write_failed(self, decision: Decision, error: Exception) -> None:
         code = error.code if isinstance(error, RequestError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -195,7 +195,3 @@ class Shard(Generic[M]):
                 old.cancel()
             if delay_ms is not None:
                 self._pending[key] = self._timers.call_later(delay_ms / 1000, self.expire, key)
-
-    def __iter__(self) -> Iterator[TimerKey]:
-        """The keys of the timers that are set."""
-        return iter(list(self._pending))
