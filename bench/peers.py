@@ -153,6 +153,8 @@ def kafka_settings(place: Place) -> str:
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        # As in the files that Kafka ships for one node; FlintMQ's own default.
+        "group.initial.rebalance.delay.ms": "0",
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 

@@ -98,6 +98,39 @@ def consume(bootstrap: str, topic: str, *, partitions: int, records: int) -> int
     return size
 
 
+class Transactions:
+    """One transaction after the other on one topic, each read before the next begins."""
+
+    def __init__(self, bootstrap: str, topic: str, transactional_id: str, *, records: int) -> None:
+        import confluent_kafka
+
+        self._topic = topic
+        self._records = [payload(100, seed) for seed in range(records)]
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+        )
+        self._producer.init_transactions(_STALL_S)
+        self._consumer = _consumer(bootstrap, topic, 1, {"isolation.level": "read_committed"})
+
+    def __enter__(self) -> Transactions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def run(self) -> None:
+        producer, left = self._producer, len(self._records)
+        producer.begin_transaction()
+        for record in self._records:
+            producer.produce(self._topic, record, partition=0)
+        producer.commit_transaction(_STALL_S)
+        deadline = time.monotonic() + _STALL_S
+        while left:
+            left -= len(self._consumer.consume(left, _STALL_S))
+            if left and time.monotonic() > deadline:
+                raise DeliveryFailed(f"{left} committed records did not come")
+
+
 @dataclass(frozen=True, slots=True)
 class OpenLoop:
     """What came of sending at a fixed rate, whatever the broker did."""
@@ -200,7 +233,9 @@ def _tail(bootstrap: str, topic: str, *, partitions: int, warm: int, records: in
     sys.stdout.flush()
 
 
-def _consumer(bootstrap: str, topic: str, partitions: int) -> Any:
+def _consumer(
+    bootstrap: str, topic: str, partitions: int, settings: Mapping[str, object] | None = None
+) -> Any:
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(
@@ -211,6 +246,7 @@ def _consumer(bootstrap: str, topic: str, partitions: int) -> Any:
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 128 * 1024,
             "fetch.queue.backoff.ms": 10,
+            **(settings or {}),
         }
     )
     consumer.assign(

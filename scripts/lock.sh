@@ -1,6 +1,6 @@
 #!/bin/sh
 # Remake locks/: what ./flint installs, pinned by version and hash. Needs uv; run after changing pyproject.toml.
-# locks/core.txt runs the broker, locks/dev.txt adds what the tests need. The build backend, with what it needs
+# locks/core.txt runs the broker, locks/spark.txt adds Spark, locks/dev.txt adds what the tests need. The build backend, with what it needs
 # to install in place, is in both, so that the project itself installs without fetching anything else.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,5 +11,6 @@ compile() {
 }
 
 compile --output-file locks/core.txt
-compile --group dev --constraint locks/core.txt --output-file locks/dev.txt
-echo "locks/core.txt: $(grep -c '==' locks/core.txt) packages, locks/dev.txt: $(grep -c '==' locks/dev.txt)"
+compile --extra spark --constraint locks/core.txt --output-file locks/spark.txt
+compile --extra spark --group dev --constraint locks/spark.txt --output-file locks/dev.txt
+echo "locks/core.txt: $(grep -c '==' locks/core.txt) packages, locks/spark.txt: $(grep -c '==' locks/spark.txt), locks/dev.txt: $(grep -c '==' locks/dev.txt)"

@@ -41,8 +41,8 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: transactions, the new consumer protocol (KIP-848), ACLs, SASL and TLS,
-quotas, delegation tokens, share groups, telemetry.
+Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, SASL and TLS, quotas,
+delegation tokens, share groups, telemetry.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
@@ -50,7 +50,7 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).
 - At most 1,000 unknown tagged fields are read in one struct.
-- `InitProducerId` with a transactional id is refused, for there are no transactions yet.
+- InitProducerId waits up to a second for the abort of what was left open, where Kafka has the client ask again.
 
 ## Clients
 

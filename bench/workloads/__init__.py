@@ -6,7 +6,18 @@ target's scale, where 1 is a run to be quoted. A workload must not know which br
 
 from __future__ import annotations
 
-from bench.workloads import cleaning, fan_out, latency, librdkafka, lifecycle, requests, streams, topics
+from bench.workloads import (
+    cleaning,
+    coordination,
+    fan_out,
+    latency,
+    librdkafka,
+    lifecycle,
+    requests,
+    streams,
+    topics,
+    transactions,
+)
 from bench.workloads.target import Target, Workload
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -15,6 +26,8 @@ WORKLOADS: tuple[Workload, ...] = (
     *requests.WORKLOADS,
     *latency.WORKLOADS,
     *fan_out.WORKLOADS,
+    *coordination.WORKLOADS,
+    *transactions.WORKLOADS,
     *lifecycle.WORKLOADS,
     *cleaning.WORKLOADS,
     # Last on the shared broker: a thousand deleted topics are still being cleared away when it ends.

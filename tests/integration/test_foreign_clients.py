@@ -72,14 +72,19 @@ def tool(name: str) -> str:
     return found
 
 
-def java(_: Path) -> Command:
-    java = tool("java")
+def java(folder: Path) -> Command:
+    java, javac = tool("java"), tool("javac")
     missing = [Path(jar).name for jar in JARS if not (MAVEN / jar).exists()]
     if missing:
         pytest.skip(f"toolchain: not in the local Maven repository: {', '.join(missing)}")
     path = os.pathsep.join(str(MAVEN / jar) for jar in JARS)
+    sources = [str(SOURCES / "java" / f"{name}.java") for name in ("KafkaClients", "Transactions")]
+    built = subprocess.run(
+        [javac, "-d", str(folder), "-cp", path, *sources], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
-    return Command((java, *options, "-cp", path, str(SOURCES / "java" / "KafkaClients.java")))
+    return Command((java, *options, "-cp", os.pathsep.join((str(folder), path)), "KafkaClients"))
 
 
 def go(package: str) -> Callable[[Path], Command]:
@@ -126,6 +131,8 @@ CLIENTS = {
             *("read-committed", "seek", "times", "header-without-value", "acks", "many-partitions"),
             *("long-poll", "too-large", "topics", "recreate", "configs", "broker-configs", "delete-records"),
             *("list-offsets", "cluster", "log-dirs", "producers", "leaders"),
+            *("transactions", "transaction-fenced", "transaction-timed-out", "transaction-offsets"),
+            *("transaction-of-a-zombie", "transaction-admin", "transaction-hanging"),
         ),
     ),
     "franz-go": Client(
@@ -134,6 +141,8 @@ CLIENTS = {
             *("read-committed", "seek", "acks", "many-partitions", "long-poll", "too-large"),
             *("unknown-topic", "versions", "topics", "recreate", "configs", "delete-records", "list-offsets"),
             *("leader-epochs", "cluster", "log-dirs", "producers", "leaders"),
+            *("transactions", "transaction-fenced", "transaction-offsets", "transaction-admin"),
+            "transaction-versions",
         ),
     ),
     "segmentio": Client(go("segmentio"), ("seek", "too-large", "topics", "configs", "list-offsets")),
@@ -141,14 +150,22 @@ CLIENTS = {
         node("kafkajs.js", "kafkajs"),
         (
             *("idempotent", "acks", "too-large", "topics", "configs", "list-offsets", "delete-records"),
-            *("cluster", "leaders", "versions"),
+            *("cluster", "leaders", "versions", "transactions", "transaction-offsets"),
         ),
         writes=("none", "gzip"),
         reads=(),
     ),
     "confluent-javascript": Client(
         node("confluent.js", "@confluentinc/kafka-javascript"),
-        ("seek", "too-large", "topics", "list-offsets", "delete-records"),
+        (
+            "seek",
+            "too-large",
+            "topics",
+            "list-offsets",
+            "delete-records",
+            "transactions",
+            "transaction-offsets",
+        ),
         writes=BUILT_CODECS,
         reads=BUILT_CODECS,
     ),

@@ -18,9 +18,10 @@ import pytest
 from flintmq.effects import read_file
 from flintmq.model.batch import DELETE_HORIZON, BatchHeader
 from flintmq.model.compression import Codec
+from flintmq.model.markers import Marker
 from flintmq.model.records import Record, build_batch, records_of
+from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.job import Summary
-from flintmq.storage.compaction.transactions import decode_aborted
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.batches import split
@@ -160,7 +161,7 @@ class Both:
         else:
             header = self.ours.append_marker(writer.id, writer.began, abort=abort, epoch=writer.epoch)
         self.kafka.append(self.last_batch(header))
-        self.producers.end_transaction(writer.id, writer.epoch, 0, NOW_MS)
+        self.producers.end_transaction(Marker(writer.id, writer.epoch, 0, committed=False), NOW_MS)
         writer.began = None
         if self.random.random() < 0.3:
             self.silent.add(writer.id)

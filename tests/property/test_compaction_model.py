@@ -11,8 +11,8 @@ from flintmq.effects import read_file
 from flintmq.model.batch import DELETE_HORIZON, read_header
 from flintmq.model.compression import Codec
 from flintmq.model.records import records_of
+from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.job import GroupResult, Summary
-from flintmq.storage.compaction.transactions import decode_aborted
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX
 from support.log_on_disk import NOW_MS, PLENTY, LogOnDisk

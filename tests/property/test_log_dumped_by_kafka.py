@@ -19,7 +19,9 @@ import pytest
 
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.model.compression import Codec
+from flintmq.model.markers import Marker
 from flintmq.settings import TopicConfig
+from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log
 from support.batches import append, produced
@@ -28,6 +30,7 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CACHED_LIBS = os.path.expanduser("~/.cache/flintmq-suites/kafka-*/lib")
 BATCHES = 400
 TOPIC_ID = bytes(range(16))
+COORDINATOR_EPOCH = 7
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +137,80 @@ def test_every_index_passes_kafkas_own_sanity_check(java: list[str], written: Wr
     said, complaints = dump(java, indexes, "--index-sanity-check")
     assert complaints == []
     assert said.count("passed sanity check") == len(indexes)
+
+
+@pytest.fixture(scope="module")
+def transactional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[AbortedTransaction]]:
+    """A partition with transactions across segments, one of them open, flushed and stopped in order."""
+    path = tmp_path_factory.mktemp("data")
+    config = TopicConfig(segment_bytes=2_000, index_interval_bytes=500)
+
+    async def run() -> list[AbortedTransaction]:
+        executor = LoopExecutor(asyncio.get_running_loop())
+        folder = LogFolder(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
+        folder.check_format()
+        await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
+        log = folder.logs["orders", 0]
+        for epoch in range(6):
+            for sequence in range(9):
+                for producer_id in (1, 2):
+                    batch = produced(
+                        b"%d" % sequence * 20,
+                        producer_id=producer_id,
+                        epoch=epoch,
+                        sequence=sequence,
+                        is_transactional=True,
+                    )
+                    append(log, batch)
+            if epoch < 5:
+                end(log, Marker(1, epoch + 1, COORDINATOR_EPOCH, committed=False))
+                end(log, Marker(2, epoch + 1, COORDINATOR_EPOCH, committed=epoch % 2 == 0))
+        aborted = [one for segment in log.segments for one in segment.aborted]
+        folder.close()
+        executor.close()
+        return aborted
+
+    return path / "orders-0", asyncio.run(run())
+
+
+def end(log: Log, marker: Marker) -> None:
+    log.append_marker(
+        marker, bumps_epoch=True, leader_epoch=0, now_ms=1_700_000_000_000, visible_at_once=True
+    )
+
+
+def test_markers_and_aborted_transactions_are_as_kafka_has_them(
+    java: list[str], transactional: tuple[Path, list[AbortedTransaction]]
+) -> None:
+    folder, aborted = transactional
+    files = sorted(folder.iterdir())
+    said, complaints = dump(java, [path for path in files if path.suffix == ".log"], "--deep-iteration")
+    assert complaints == []
+    markers = re.findall(
+        r"^\| offset: (\d+) .*endTxnMarker: (\w+) coordinatorEpoch: (\d+)", said, re.MULTILINE
+    )
+    assert [int(at) for at, kind, _ in markers if kind == "ABORT"] == [one.last_offset for one in aborted]
+    assert [kind for _, kind, _ in markers].count("COMMIT") == 3
+    assert {epoch for _, _, epoch in markers} == {str(COORDINATOR_EPOCH)}
+    indexes = [path for path in files if path.suffix == ".txnindex"]
+    assert len(indexes) > 2
+    said, complaints = dump(java, indexes)
+    assert complaints == []
+    entries = re.findall(
+        r"version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", said
+    )
+    assert [AbortedTransaction(*map(int, entry)) for entry in entries] == aborted
+
+
+def test_the_snapshot_says_which_transactions_are_open(
+    java: list[str], transactional: tuple[Path, list[AbortedTransaction]]
+) -> None:
+    folder, aborted = transactional
+    newest = max(path for path in folder.iterdir() if path.suffix == ".snapshot")
+    said, complaints = dump(java, [newest])
+    assert complaints == []
+    firsts = {int(one) for one in re.findall(r"currentTxnFirstOffset: (?:Optional(?:Long)?\[)?(\d+)", said)}
+    assert firsts == {aborted[-1].last_offset + 2, aborted[-1].last_offset + 3}, said
 
 
 def test_the_tool_would_have_noticed(java: list[str], written: Written, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from flintmq.model.batch import read_header
 from flintmq.storage.log import Isolation
+from flintmq.storage.lookups import offset_for_time
 from support.batches import produced
 from support.log_bench import NOW_MS, Bench
 
@@ -101,5 +102,5 @@ def test_a_lookup_by_time_finds_the_first_record_that_is_not_older(
         ),
         None,
     )
-    found = bench.log.offset_for_time(NOW_MS + timestamp)
+    found = offset_for_time(bench.log, NOW_MS + timestamp)
     assert (found.offset if found else None) == expected

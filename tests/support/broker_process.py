@@ -41,10 +41,17 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 class BrokerProcess:
     def __init__(
-        self, data_dir: Path | str, args: Sequence[str] = (), *, env: Mapping[str, str] | None = None
+        self,
+        data_dir: Path | str,
+        args: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        program: str = "flintmq",
     ) -> None:
         self.data_dir = Path(data_dir)
         self.args = list(args)
+        self.program = program
+        """The module that is run; another than FlintMQ's own must take its arguments."""
         self.env = dict(env or {})
         self.addresses: list[str] = []
         """Every `host:port` of the ready line."""
@@ -96,7 +103,7 @@ class BrokerProcess:
         command = [
             sys.executable,
             "-m",
-            "flintmq",
+            self.program,
             "serve",
             "--data-dir",
             str(self.data_dir),

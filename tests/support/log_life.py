@@ -1,16 +1,15 @@
 """One log through its whole life on a simulated disk, beside a plain model of what it must hold.
 
-The model is a dict of the records that were written, and what clients and operators were told: which of them are
-safe, where the log begins, below which offset no key is there twice. `LogLife` does one thing at a time, as a test
-asks for it, with as much of it left under way as the test wants, and `check` compares. A crash is armed for the nth
-change of the disk from now: what would be found then is kept, and the next life begins with it.
+The model is in `support.log_model`. `LogLife` does one thing at a time, as a test asks for it, with as much of it
+left under way as the test wants, and `check` compares. A crash is armed for the nth change of the disk from now:
+what would be found then is kept, and the next life begins with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,66 +24,24 @@ from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedEx
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.model.batch import BatchHeader
 from flintmq.model.compression import Codec
+from flintmq.model.markers import Marker
 from flintmq.model.records import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.lookups import TimestampOffset
+from flintmq.storage.lookups import TimestampOffset, offset_for_time
 from flintmq.storage.segment import FileRange
 from support.batches import split
+from support.committed import read_committed
 from support.compactions import SimulatedCompactions
+from support.log_model import Ended, Model, Told
 
 FOLDER = "data"
 START_MS = 1_700_000_000_000
 PLENTY = 1 << 30
-BATCHES_REMEMBERED = 5
 _UNPACKED_MAX = 1 << 20
-
-
-class Told(NamedTuple):
-    """A record as its producer sent it."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-
-
-@dataclass(slots=True)
-class Model:
-    topic_id: bytes
-    config: TopicConfig
-    records: dict[int, Told] = field(default_factory=dict)
-    """By offset, whatever has become of them."""
-    batches: list[BatchHeader] = field(default_factory=list)
-    """Of idempotent producers."""
-    end: int = 0
-    promised: int = 0
-    """Below this nothing is lost with the power."""
-    start_asked: int = 0
-    start_acknowledged: int = 0
-    cleaned_below: int = 0
-    """No compaction may have touched anything from here on."""
-    first_dirty: int = 0
-    """As the log said when a compaction was over."""
-    gone: set[int] = field(default_factory=set)
-    """Offsets that were looked for and not found: they stay away."""
-    power_was_lost: bool = False
-
-    def copy(self) -> Model:
-        return replace(self, records=dict(self.records), batches=list(self.batches), gone=set(self.gone))
-
-    def cut(self, end: int) -> None:
-        """What lies from `end` on was lost before it was safe."""
-        self.records = {offset: told for offset, told in self.records.items() if offset < end}
-        self.batches = [header for header in self.batches if header.last_offset < end]
-        self.end = end
-
-    def last_of(self, producer_id: int) -> list[BatchHeader]:
-        """The batches of which a repetition may be known: the last five of the producer's latest epoch."""
-        mine = [header for header in self.batches if header.producer_id == producer_id]
-        return [header for header in mine if header.producer_epoch == mine[-1].producer_epoch][
-            -BATCHES_REMEMBERED:
-        ]
+PRODUCERS = (1, 2)
+TRANSACTIONAL_PRODUCERS = (3, 4)
 
 
 class Found(NamedTuple):
@@ -111,6 +68,7 @@ class LogLife:
         self._left: Found | None = None
         self._is_open = False
         self._countdown = 0
+        self._checks = 0
         self._action: Callable[[], object] = lambda: None
         self.compactions: list[asyncio.Task[None]] = []
         self.open()
@@ -187,6 +145,11 @@ class LogLife:
             model.promised = max(model.promised, min(log.recovery_point, model.end))
             model.start_asked = max(model.start_asked, log.start_offset)
             model.first_dirty = max(model.first_dirty, log.first_dirty_offset)
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the armed crash has come."""
+        return self._left is not None
 
     def crash(self, *, power: bool) -> None:
         self._left = self._crash(power=power)
@@ -272,7 +235,7 @@ class LogLife:
         epoch, sequence = -1, -1
         if producer_id >= 0:
             mine = model.last_of(producer_id)
-            epoch, sequence = (mine[-1].producer_epoch, mine[-1].last_sequence + 1) if mine else (0, 0)
+            epoch, sequence = model.epoch_of(producer_id), mine[-1].last_sequence + 1 if mine else 0
         batch = self._batch(pairs, timestamp, producer_id, epoch, sequence, codec)
         try:
             appended = self._send(batch)
@@ -290,11 +253,32 @@ class LogLife:
         for number, (key, value) in enumerate(pairs):
             model.records[model.end + number] = Told(key, value, timestamp)
         model.end = header.last_offset + 1
-        if not all(task.done() for task in self.compactions):
-            # One that waits for its turn looks at the log later.
-            model.cleaned_below = model.end
         if producer_id >= 0:
             model.batches.append(header)
+        self._written()
+
+    def end_transaction(self, producer_id: int, *, commit: bool, bumps_epoch: bool) -> None:
+        """Write a marker, whether there is anything to end or not."""
+        model, now_ms = self.model, self.clock.now_ms()
+        epoch = model.epoch_of(producer_id) + (1 if bumps_epoch else 0)
+        marker = Marker(producer_id, epoch, coordinator_epoch=0, committed=commit)
+        try:
+            appended = self.partition.append_marker(marker, now_ms, bumps_epoch=bumps_epoch)
+        except RequestError:
+            raise
+        except FlintError:
+            return
+        assert appended.base_offset == appended.last_offset == model.end
+        model.markers[model.end] = Ended(marker, now_ms)
+        model.end += 1
+        self._written()
+
+    def _written(self) -> None:
+        """The log has got longer."""
+        model = self.model
+        if not all(task.done() for task in self.compactions):
+            # One that waits for its turn looks at the log later.
+            model.cleaned_below = max(model.cleaned_below, model.stable)
         if model.config.flush_messages == 1:
             end = model.end
 
@@ -323,6 +307,7 @@ class LogLife:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=sequence,
+                is_transactional=producer_id in TRANSACTIONAL_PRODUCERS,
             )
         )
 
@@ -340,7 +325,7 @@ class LogLife:
                 pass
 
     def compact(self, *, forced: bool, wait: bool) -> None:
-        self.model.cleaned_below = self.model.end
+        self.model.cleaned_below = max(self.model.cleaned_below, self.model.stable)
         partition = self.partition
 
         async def compact() -> None:
@@ -419,10 +404,10 @@ class LogLife:
         def done(found: TimestampOffset | None, error: BaseException | None) -> None:
             assert error is None or isinstance(error, FlintError), error
             if found is not None:
-                told = model.records[found.offset]
+                told = model.records.get(found.offset) or model.markers[found.offset]
                 assert told.timestamp == found.timestamp >= timestamp
 
-        self.executor.submit(partial(log.offset_for_time, timestamp), done)
+        self.executor.submit(partial(offset_for_time, log, timestamp), done)
 
     def retry(self, producer_id: int) -> None:
         """The last batch of a producer, once more: it is known, and nothing is written."""
@@ -450,12 +435,19 @@ class LogLife:
             assert sum(len(data) for _, data in batches) == part.size, "a torn batch is served"
             for header, data in batches:
                 assert header.last_offset >= offset, "batches are out of order"
+                offset = header.last_offset + 1
+                if header.is_control:
+                    self._check_marker(header)
+                    continue
                 for record in records_of(data, limit=_UNPACKED_MAX):
                     if record.offset >= log.start_offset:
                         assert record.offset not in found
                         found[record.offset] = Told(record.key, record.value, record.timestamp)
-                offset = header.last_offset + 1
         return found
+
+    def _check_marker(self, header: BatchHeader) -> None:
+        ended = self.model.markers[header.base_offset]
+        assert (header.producer_id, header.producer_epoch) == (ended.marker.producer_id, ended.marker.epoch)
 
     def check(self, *, is_new: bool = False) -> None:
         """The log holds what the model says, and a new process goes on from what it found."""
@@ -482,9 +474,12 @@ class LogLife:
         self._check_missing(found)
         below = [told.key for offset, told in found.items() if offset < model.first_dirty]
         assert not model.config.compacts or len(set(below)) == len(below), "a key is twice in the clean part"
-        for producer_id in (1, 2):
+        for producer_id in PRODUCERS + TRANSACTIONAL_PRODUCERS:
             self.retry(producer_id)
         self._check_visible()
+        self._check_stable()
+        if model.markers:
+            self._check_committed(found)
         for part, data in self.readers:
             assert part.read() == data, "a reader was given other bytes than those it asked for"
         if log.start_offset:
@@ -501,23 +496,64 @@ class LogLife:
                 for header, _ in split(part.read()) if part else ():
                     assert header.last_offset < log.high_watermark, "what may still be lost is visible"
 
-    def _check_missing(self, found: dict[int, Told]) -> None:
-        """Only what a newer record of its key replaced may be missing, and tombstones; with it all before it."""
+    def _check_stable(self) -> None:
+        """The last stable offset is where the first transaction began that is open, or whose marker may be lost.
+
+        What was forgotten with deleted records may be left out.
+        """
         model, log = self.model, self.log
+        lowest = highest = log.high_watermark
+        for one in model.transactions():
+            if one.marker_offset is not None and one.marker_offset < log.high_watermark:
+                continue
+            bases = [header.base_offset for header in one.batches]
+            lowest = min(lowest, bases[0])
+            highest = min([highest, *(base for base in bases if base >= log.segments[0].base_offset)])
+        lowest, highest = max(lowest, log.start_offset), max(highest, log.start_offset)
+        assert lowest <= log.last_stable_offset <= highest, (
+            f"stable up to {log.last_stable_offset}, which should be {lowest} to {highest}"
+        )
+
+    def _check_committed(self, found: dict[int, Told]) -> None:
+        """Who reads committed records gets those, whatever else there is, from wherever and in whatever pieces."""
+        log, aborted = self.log, self.model.aborted()
+        expected = {
+            offset: told
+            for offset, told in found.items()
+            if offset < log.last_stable_offset and offset not in aborted
+        }
+        self._checks += 1
+        middle = log.start_offset + self._checks * 7 % max(1, log.end_offset - log.start_offset)
+        for offset, max_bytes in ((log.start_offset, 300), (middle, PLENTY)):
+            records = read_committed(log, offset, max_bytes)
+            got = {record.offset: Told(record.key, record.value, record.timestamp) for record in records}
+            assert got == {at: told for at, told in expected.items() if at >= offset}, (
+                f"another view of what is committed from offset {offset} on"
+            )
+
+    def _check_missing(self, found: dict[int, Told]) -> None:
+        """Only what a newer record of its key replaced may be missing, and tombstones; with it all before it.
+
+        Records of aborted transactions may be missing, and replace none; those of open ones do not either.
+        """
+        model, log = self.model, self.log
+        aborted = model.aborted()
+        counts_not = aborted | model.undecided()
         newest: dict[bytes | None, int] = {}
         for offset, told in model.records.items():
-            if offset < model.cleaned_below:
+            if offset < model.cleaned_below and offset not in counts_not:
                 newest[told.key] = offset
         oldest: dict[bytes | None, int] = {}
-        for offset in sorted(found, reverse=True):
+        for offset in sorted(found.keys() - counts_not, reverse=True):
             oldest[found[offset].key] = offset
         for offset, told in model.records.items():
             if offset < log.start_offset or offset in found:
                 continue
             assert model.config.compacts, f"offset {offset} is lost"
             assert offset < model.cleaned_below, f"offset {offset} is lost without compaction"
-            assert newest[told.key] > offset or told.value is None, (
-                f"offset {offset}, the newest of {told.key!r}, is lost"
-            )
-            assert oldest.get(told.key, offset) >= offset, f"{told.key!r} has an older value than it had"
+            if offset not in aborted:
+                assert newest.get(told.key, -1) > offset or told.value is None, (
+                    f"offset {offset}, the newest of {told.key!r}, is lost"
+                )
+                assert oldest.get(told.key, offset) >= offset, f"{told.key!r} has an older value than it had"
             model.gone.add(offset)

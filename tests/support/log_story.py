@@ -14,6 +14,7 @@ from flintmq.model.batch import NO_PRODUCER_ID, BatchHeader, crc_is_right
 from flintmq.settings import TopicConfig
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.log import Isolation, Log
+from flintmq.storage.lookups import offset_for_time
 from flintmq.storage.segment import INDEX, TIME_INDEX, Segment
 from support.batches import split
 
@@ -154,7 +155,7 @@ def check_indexes(log: Log, found: list[Written], random: Random) -> None:
         return
     timestamp = random.choice(found).header.max_timestamp + random.choice((0, 0, 1))
     first = next((w for w in found if w.header.max_timestamp >= timestamp), None)
-    answer = log.offset_for_time(timestamp)
+    answer = offset_for_time(log, timestamp)
     assert (answer.offset if answer else None) == (max(first.base, log.start_offset) if first else None)
 
 

@@ -8,12 +8,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from flintmq.broker.coordinators import GroupCoordinator
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.groups import GroupCoordinator
+from flintmq.broker.markers import Markers
 from flintmq.broker.request import Request, Session
 from flintmq.broker.services import Services
+from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.cluster import keys
 from flintmq.cluster.configs import Configs
 from flintmq.cluster.local_store import LocalStore
@@ -106,11 +108,27 @@ class SingleBroker:
             executor=executor,
         )
         self.groups.start()
+        producer_ids = ProducerIds(metadata)
+        markers = Markers(partitions, self.groups, clock)
+        self.transactions = TransactionCoordinator(
+            lambda: configs.broker,
+            markers=markers,
+            producer_ids=producer_ids,
+            metadata=metadata,
+            topics=topics,
+            partitions=partitions,
+            clock=clock,
+            timers=self.loop,
+            executor=executor,
+        )
+        self.transactions.start()
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
             topics=topics,
             groups=self.groups,
+            transactions=self.transactions,
+            markers=markers,
             random=random,
             partitions=partitions,
             upkeep=Upkeep(
@@ -121,7 +139,7 @@ class SingleBroker:
                 config=lambda: configs.broker,
             ),
             configs=configs,
-            producer_ids=ProducerIds(metadata),
+            producer_ids=producer_ids,
             sessions=FetchSessions(clock=clock, random=random, slots=16),
             endpoints=Endpoints(node_id=NODE_ID, rack="r1", advertised=[]),
             clock=clock,
@@ -133,6 +151,7 @@ class SingleBroker:
 
     def close(self) -> None:
         async def stop() -> None:
+            self.transactions.close()
             self.groups.close()
             await self.services.partitions.close()
             await self.services.metadata.close()
@@ -223,4 +242,5 @@ class SingleBroker:
 def _frame(message: Message, version: int, correlation_id: int) -> memoryview:
     header = struct.pack(">hhih4s", message.api_key, version, correlation_id, 4, b"test")
     tags = b"\0" if version >= message.flexible else b""
-    return memoryview(header + tags + encode(message, version))
+    # Writable, as what a connection has received is: batches get their offsets in place.
+    return memoryview(bytearray(header + tags + encode(message, version)))

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.health import Phase
 from flintmq.app.telemetry import Telemetry
-from flintmq.broker.coordinators import GroupCoordinator
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.groups import GroupCoordinator
+from flintmq.broker.markers import Markers
 from flintmq.broker.services import Services
+from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.cluster import keys
 from flintmq.cluster.configs import Configs
 from flintmq.cluster.image import Delta
@@ -163,6 +165,21 @@ class Broker:
             executor=executor,
         )
         self._groups.start()
+        producer_ids = ProducerIds(metadata)
+        markers = Markers(self._partitions, self._groups, clock, counters.transactions)
+        self._transactions = parts.transactions = TransactionCoordinator(
+            lambda: configs.broker,
+            markers=markers,
+            producer_ids=producer_ids,
+            metadata=metadata,
+            topics=topics,
+            partitions=self._partitions,
+            clock=clock,
+            timers=loop,
+            executor=executor,
+        )
+        # ORDER: after the groups, some of whose offsets may wait for the ends of transactions.
+        self._transactions.start()
         services = Services(
             node_id=config.node_id,
             metadata=metadata,
@@ -170,8 +187,10 @@ class Broker:
             partitions=self._partitions,
             upkeep=self._upkeep,
             groups=self._groups,
+            transactions=self._transactions,
+            markers=markers,
             configs=configs,
-            producer_ids=ProducerIds(metadata),
+            producer_ids=producer_ids,
             sessions=FetchSessions(
                 clock=clock, random=random, slots=config.max_incremental_fetch_session_cache_slots
             ),
@@ -224,6 +243,7 @@ class Broker:
         self._telemetry.parts.phase = Phase.STOPPING
         await self._server.stop(DRAIN_S)
         await self._dispatcher.drain()
+        self._transactions.close()
         self._groups.close()
         # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
         await self._upkeep.close()

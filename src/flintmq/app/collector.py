@@ -10,7 +10,7 @@ import asyncio
 import gc
 import platform
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from flintmq.app.health import Phase
 from flintmq.app.loop_delay import LoopDelay
 from flintmq.app.process_figures import ProcessFigures, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.upkeep import Upkeep
@@ -30,6 +31,7 @@ from flintmq.server.listening import Server
 from flintmq.server.refusals import Refusal
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery import Recovery
+from flintmq.transactions.transaction import State, Transaction
 
 T = TypeVar("T")
 
@@ -42,6 +44,8 @@ _UNKNOWN = ("unknown", "")
 _BUDGET_MAX = 1 << 60
 _OUT_OF_ORDER = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 _PARTITION = BY_NAME["flintmq_log_size_bytes"]
+_LASTING_STATES = tuple(state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE))
+"""Those that an id can be found in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class Parts:
     metadata_failure: str | None = None
     partitions: Partitions | None = None
     upkeep: Upkeep | None = None
+    transactions: TransactionCoordinator | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
     recovery_s: float | None = None
@@ -106,6 +111,7 @@ class Collector:
             self._add_requests(out)
             self._add_logs(out)
             await self._add_connections(out)
+            await self._add_transactions(out)
             await self._add_partitions(out)
             return b"".join([piece.encode() async for piece in self._sliced(out.text())])
 
@@ -209,11 +215,29 @@ class Collector:
         if rest:
             out.add("flintmq_client_connections", rest, *_OTHERS)
 
+    async def _add_transactions(self, out: Exposition) -> None:
+        counters, coordinator = self._counters.transactions, self._parts.transactions
+        out.add("flintmq_transaction_markers_total", counters.markers_committed, "commit")
+        out.add("flintmq_transaction_markers_total", counters.markers_aborted, "abort")
+        out.add("flintmq_transaction_marker_retries_total", counters.markers_retried)
+        if coordinator is None:
+            return
+        out.add("flintmq_transaction_markers_waiting", coordinator.markers_waiting)
+        states: Counter[State] = Counter()
+        now_ms = oldest_ms = self._clock.now_ms()
+        async for one in self._sliced(_transactions_of(coordinator)):
+            states[one.state] += 1
+            if one.state is State.ONGOING or one.is_decided:
+                oldest_ms = min(oldest_ms, one.start_ms)
+        for state in _LASTING_STATES:
+            out.add("flintmq_transactional_ids", states[state], state.title)
+        out.add("flintmq_transaction_age_seconds_max", (now_ms - oldest_ms) / 1000)
+
     async def _add_partitions(self, out: Exposition) -> None:
         partitions = list(self._parts.partitions or ())
         cleaner = self._parts.upkeep.cleaner if self._parts.upkeep is not None else None
         own_series_max = self._parts.config.flint_metrics_partitions_max
-        segments = offline = corrupt = uncleanable = producers = rest_bytes = 0
+        segments = offline = corrupt = uncleanable = producers = unstable = rest_bytes = 0
         place = 0
         async for partition in self._sliced(partitions):
             log = partition.log
@@ -223,6 +247,7 @@ class Collector:
             corrupt += len(log.corrupt)
             uncleanable += cleaner is not None and cleaner.gave_up(partition)
             producers += len(log.producers)
+            unstable += log.last_stable_offset < log.high_watermark
             place += 1
             if place > own_series_max:
                 rest_bytes += size
@@ -241,6 +266,13 @@ class Collector:
         out.add("flintmq_corrupt_ranges", corrupt)
         out.add("flintmq_uncleanable_partitions", uncleanable)
         out.add("flintmq_producers", producers)
+        out.add("flintmq_unstable_partitions", unstable)
+
+
+def _transactions_of(coordinator: TransactionCoordinator) -> Iterator[Transaction]:
+    """Shard by shard, each as it is when it is its turn."""
+    for shard in coordinator:
+        yield from shard.machine.known()
 
 
 def error_name(code: int) -> str:

@@ -13,6 +13,9 @@ from enum import Enum
 from typing import Any
 
 from flintmq.broker.handlers import (
+    abort_transaction,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -28,10 +31,13 @@ from flintmq.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_segments,
     describe_topic_health,
     describe_topic_partitions,
     describe_topic_task,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -43,6 +49,7 @@ from flintmq.broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     maintain_topic,
     metadata,
     offset_commit,
@@ -51,6 +58,8 @@ from flintmq.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from flintmq.broker.request import Request
 from flintmq.broker.services import Services
@@ -99,6 +108,7 @@ class Api:
 
 
 TOPIC, CLUSTER, NONE, GROUP = Resource.TOPIC, Resource.CLUSTER, Resource.NONE, Resource.GROUP
+TRANSACTIONAL_ID = Resource.TRANSACTIONAL_ID
 
 APIS: tuple[Api, ...] = (
     # librdkafka takes a broker without Produce 0 for one that knows no compression.
@@ -108,7 +118,7 @@ APIS: tuple[Api, ...] = (
     Api(3, "Metadata", (0, 13), TOPIC, metadata.handle),
     Api(8, "OffsetCommit", (2, 10), GROUP, offset_commit.handle),
     Api(9, "OffsetFetch", (1, 10), GROUP, offset_fetch.handle),
-    Api(10, "FindCoordinator", (0, 6), GROUP, find_coordinator.handle),
+    Api(10, "FindCoordinator", (0, 6), NONE, find_coordinator.handle),
     Api(11, "JoinGroup", (0, 9), GROUP, join_group.handle),
     Api(12, "Heartbeat", (0, 4), GROUP, heartbeat.handle),
     Api(13, "LeaveGroup", (0, 5), GROUP, leave_group.handle),
@@ -121,6 +131,11 @@ APIS: tuple[Api, ...] = (
     Api(21, "DeleteRecords", (0, 2), TOPIC, delete_records.handle),
     Api(22, "InitProducerId", (0, 5), CLUSTER, init_producer_id.handle),
     Api(23, "OffsetForLeaderEpoch", (2, 4), TOPIC, offset_for_leader_epoch.handle),
+    Api(24, "AddPartitionsToTxn", (0, 5), TRANSACTIONAL_ID, add_partitions_to_txn.handle),
+    Api(25, "AddOffsetsToTxn", (0, 4), GROUP, add_offsets_to_txn.handle),
+    Api(26, "EndTxn", (0, 5), TRANSACTIONAL_ID, end_txn.handle),
+    Api(27, "WriteTxnMarkers", (1, 2), CLUSTER, write_txn_markers.handle),
+    Api(28, "TxnOffsetCommit", (0, 5), GROUP, txn_offset_commit.handle),
     Api(32, "DescribeConfigs", (1, 4), CLUSTER, describe_configs.handle),
     Api(33, "AlterConfigs", (0, 2), CLUSTER, alter_configs.handle),
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),
@@ -135,11 +150,15 @@ APIS: tuple[Api, ...] = (
     Api(55, "DescribeQuorum", (0, 2), CLUSTER, describe_quorum.handle),
     Api(60, "DescribeCluster", (0, 2), CLUSTER, describe_cluster.handle),
     Api(61, "DescribeProducers", (0, 0), TOPIC, describe_producers.handle),
+    Api(65, "DescribeTransactions", (0, 0), TRANSACTIONAL_ID, describe_transactions.handle),
+    Api(66, "ListTransactions", (0, 2), TRANSACTIONAL_ID, list_transactions.handle),
     Api(74, "ListConfigResources", (0, 1), CLUSTER, list_config_resources.handle),
     Api(75, "DescribeTopicPartitions", (0, 0), TOPIC, describe_topic_partitions.handle),
     Api(15000, "MaintainTopic", (0, 0), TOPIC, maintain_topic.handle),
     Api(15001, "DescribeTopicTask", (0, 0), CLUSTER, describe_topic_task.handle),
     Api(15002, "DescribeTopicHealth", (0, 0), TOPIC, describe_topic_health.handle),
+    Api(15003, "AbortTransaction", (0, 0), TRANSACTIONAL_ID, abort_transaction.handle),
+    Api(15004, "DescribeSegments", (0, 0), TOPIC, describe_segments.handle),
 )
 
 ADVERTISED: tuple[Api, ...] = tuple(api for api in APIS if not api.brokers_only and not api.is_own)

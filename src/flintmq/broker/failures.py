@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flintmq.protocol.schema import MessageSchema
 from flintmq.protocol.structures import Message
 
-_CODE = "error_code"
+_CODES = ("error_code", "partition_error_code")
 _known: dict[int, _Places | None] = {}
 """By API key; filled as answers come."""
 
@@ -20,7 +20,8 @@ _known: dict[int, _Places | None] = {}
 class _Places(NamedTuple):
     """Where error codes can stand in one struct."""
 
-    here: bool
+    here: str
+    """The field's name; empty if there is none."""
     below: tuple[tuple[str, bool, _Places], ...]
     """Fields that lead to more: name, whether it is an array, and the places in each element."""
 
@@ -35,8 +36,8 @@ def error_codes_in(response: Message) -> Iterator[int]:
 
 
 def _codes(struct: Any, places: _Places) -> Iterator[int]:
-    if places.here and struct.error_code:
-        yield struct.error_code
+    if places.here and (code := getattr(struct, places.here)):
+        yield code
     for name, is_array, inner in places.below:
         value = getattr(struct, name)
         if not value:
@@ -45,8 +46,8 @@ def _codes(struct: Any, places: _Places) -> Iterator[int]:
             yield from _codes(value, inner)
         elif not inner.below:
             for element in value:
-                if element.error_code:
-                    yield element.error_code
+                if code := getattr(element, inner.here):
+                    yield code
         else:
             for element in value:
                 yield from _codes(element, inner)
@@ -59,5 +60,5 @@ def _places(schema: MessageSchema, struct: str) -> _Places | None:
         for field in fields
         if field.struct and (inner := _places(schema, field.struct)) is not None
     )
-    here = any(field.name == _CODE for field in fields)
+    here = next((field.name for field in fields if field.name in _CODES), "")
     return _Places(here, below) if here or below else None

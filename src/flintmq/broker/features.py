@@ -14,5 +14,9 @@ class Feature:
     """The finalized one."""
 
 
-# The metadata version of Apache Kafka 4.3, whose API versions are served.
-FEATURES = (Feature("metadata.version", 7, 30, 30),)
+FEATURES = (
+    # That of Apache Kafka 4.3, whose API versions are served.
+    Feature("metadata.version", 7, 30, 30),
+    # Each transaction has a producer epoch of its own (KIP-890).
+    Feature("transaction.version", 0, 2, 2),
+)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.lanes import Lane
+from flintmq.broker.markers import Markers
+from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.broker.waiting import Waiting
 from flintmq.cluster.configs import Configs
 from flintmq.cluster.metadata import Metadata
@@ -28,6 +30,8 @@ class Services:
     partitions: Partitions
     upkeep: Upkeep
     groups: Coordinator[Groups]
+    transactions: TransactionCoordinator
+    markers: Markers
     configs: Configs
     producer_ids: ProducerIds
     sessions: FetchSessions

@@ -10,13 +10,13 @@ import click
 
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
+from flintmq.cli.durations import parse_duration_ms
 from flintmq.cli.group_occupants import find_group, occupied
 from flintmq.cli.group_target import (
     Aim,
     Known,
     Target,
     aimed_offset,
-    parse_duration_ms,
     parse_moment,
     parse_topic,
 )
@@ -91,7 +91,9 @@ def command(
             shift_by is not None and Target(Aim.SHIFT, shift_by),
             to_datetime is not None and Target(Aim.TIME, parse_moment(to_datetime)),
             by_duration is not None
-            and Target(Aim.TIME, max(0, client.clock.now_ms() - parse_duration_ms(by_duration))),
+            and Target(
+                Aim.TIME, max(0, client.clock.now_ms() - parse_duration_ms("--by-duration", by_duration))
+            ),
         ]
         chosen = [target for target in choices if target]
         if len(chosen) != 1:

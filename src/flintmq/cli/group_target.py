@@ -8,7 +8,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
-from flintmq.settings.kinds import Unit, plain_number
 
 
 class Aim(Enum):
@@ -44,14 +43,6 @@ def parse_moment(text: str) -> int:
         raise ConfigurationError(
             f"--to-datetime {text}: expected a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00+01:00"
         ) from None
-
-
-def parse_duration_ms(text: str) -> int:
-    """`90s`, `1h`, `7d`."""
-    plain = plain_number(Unit.MS, text)
-    if plain == text or not plain.isdecimal():
-        raise ConfigurationError(f"--by-duration {text}: expected a duration such as 90s, 15m, 1h or 7d")
-    return int(plain)
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:

@@ -28,7 +28,7 @@ from flintmq.storage import checkpoints
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.folder import CLEAN_SHUTDOWN, DELETED
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
-from flintmq.storage.log import UNPACKED_BYTES_MAX
+from flintmq.storage.lookups import UNPACKED_BYTES_MAX
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
 from flintmq.storage.syncing import EPOCHS_FILE

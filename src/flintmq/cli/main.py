@@ -11,11 +11,18 @@ COMMANDS = {
     "serve": Entry("flintmq.cli.serve", "Run a broker."),
     "topic": Entry("flintmq.cli.topic", "List, create, describe, change, clean and delete topics."),
     "group": Entry("flintmq.cli.group", "List, describe, reset and delete consumer groups."),
+    "transaction": Entry(
+        "flintmq.cli.transaction", "List, describe and abort transactions, and find those that hang."
+    ),
     "produce": Entry("flintmq.cli.produce", "Write records to a topic."),
     "consume": Entry("flintmq.cli.consume", "Read records of a topic."),
     "ping": Entry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
     "top": Entry("flintmq.cli.top", "Watch a broker at work."),
     "bench": Entry("flintmq.cli.bench", "Measure a broker: writing, reading, latency."),
+    "spark": Entry(
+        "flintmq.cli.spark",
+        "Read and write topics with Spark: check the machine, open a shell, run programs.",
+    ),
     "config": Entry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.cli.durations import duration_text
 from flintmq.cli.output import Row, size
 from flintmq.cli.top_figures import Figures
 
@@ -24,7 +25,7 @@ def summary_rows(figures: Figures) -> list[tuple[str, str]]:
     state = "ready" if figures.ready else "not ready"
     offline = f", {figures.logs_offline} offline" if figures.logs_offline else ""
     return [
-        ("broker", f"FlintMQ {figures.version}, {state}, up {_duration(figures.uptime_s)}"),
+        ("broker", f"FlintMQ {figures.version}, {state}, up {duration_text(figures.uptime_s)}"),
         ("traffic", f"{amount(figures.requests_per_s)} requests/s, {amount(figures.errors_per_s)} errors/s"),
         (
             "data",
@@ -118,12 +119,3 @@ def rate(bytes_per_s: float) -> str:
 
 def _ms(milliseconds: float | None) -> str:
     return "-" if milliseconds is None else f"{milliseconds:.2f}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

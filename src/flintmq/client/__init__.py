@@ -8,6 +8,8 @@
     admin, producer, consumer            what one does with it
     assignment                           pure: how members of a group share partitions
     groups, membership, group_consumer   groups from outside, being a member, reading as one
+    transactions                         transactions from outside: listed, described, aborted; hanging ones found
+    coordinators                         the broker that looks after a group or a transactional id
 
 The pure modules hold every decision, so that a client on another kind of I/O can share them.
 """

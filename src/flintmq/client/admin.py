@@ -161,11 +161,15 @@ def describe_topic_settings(client: ClusterClient, name: str) -> list[TopicSetti
 
 
 def offsets(
-    client: ClusterClient, partitions: Sequence[TopicPartition], timestamp: int
+    client: ClusterClient,
+    partitions: Sequence[TopicPartition],
+    timestamp: int,
+    *,
+    read_committed: bool = False,
 ) -> dict[TopicPartition, int]:
     """For each partition the first offset at or after a time, or its start or end; -1 if there is none.
 
-    The topics must be known to the client.
+    With `read_committed` the end is the last stable offset. The topics must be known to the client.
     """
     found: dict[TopicPartition, int] = {}
 
@@ -176,7 +180,10 @@ def offsets(
             if (topic, partition) not in found:
                 node = client.leader(topic, partition)
                 by_leader.setdefault(node, {}).setdefault(topic, []).append(partition)
-        requests = {node: _list_offsets(topics, timestamp) for node, topics in by_leader.items()}
+        requests = {
+            node: _list_offsets(topics, timestamp, read_committed=read_committed)
+            for node, topics in by_leader.items()
+        }
         answers = client.exchange(requests, ListOffsetsResponse, timeout_s=client.request_timeout_s)
         failure: FlintError | None = None
         for answer in answers.values():
@@ -199,9 +206,12 @@ def offsets(
     return found
 
 
-def _list_offsets(topics: Mapping[str, Sequence[int]], timestamp: int) -> ListOffsetsRequest:
+def _list_offsets(
+    topics: Mapping[str, Sequence[int]], timestamp: int, *, read_committed: bool
+) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=int(read_committed),
         topics=[
             ListOffsetsRequest.ListOffsetsTopic(
                 name=name,

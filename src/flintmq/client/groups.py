@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from flintmq.client.admin import TopicPartition
 from flintmq.client.assignment import PROTOCOL_TYPE, Assignment, decode_assignment, decode_subscription
 from flintmq.client.cluster import ClusterClient
+from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.failures import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (
@@ -20,8 +21,6 @@ from flintmq.protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
@@ -35,7 +34,6 @@ DEAD: Final = "Dead"
 """The state of a group that is not there, to brokers that say so by a state."""
 
 # Later versions ask for several groups, or name topics by ids; for one group and by name every broker knows these.
-_FIND_ONE: Final = 3
 _FETCH_OF_ONE: Final = 7
 COMMIT_VERSION_MAX: Final = 9
 _NO_GENERATION: Final = -1
@@ -80,18 +78,6 @@ class DescribedGroup:
 class Committed(NamedTuple):
     offset: int
     metadata: str
-
-
-def find_coordinator(client: ClusterClient, group_id: str) -> int:
-    """The broker that looks after a group. One attempt."""
-    request = FindCoordinatorRequest(key=group_id)
-    response = client.any().call(
-        request, FindCoordinatorResponse, client.request_timeout_s, highest=_FIND_ONE
-    )
-    check(response.error_code, response.error_message, what=f"group {group_id}")
-    if response.node_id not in client.view.brokers:
-        client.refresh(list(client.view.topics))
-    return response.node_id
 
 
 def list_groups(client: ClusterClient) -> list[ListedGroup]:
@@ -250,15 +236,16 @@ def _call(
     highest: int | None = None,
     repeatable: bool = True,
 ) -> tuple[int, M]:
-    """Ask the group's coordinator, wherever it is by now. `judge` raises what the answer says went wrong."""
-
-    def ask() -> tuple[int, M]:
-        node = client.attempt(lambda: find_coordinator(client, group_id))
-        response = client.broker(node).call(request, answer, client.request_timeout_s, highest=highest)
-        judge(response)
-        return node, response
-
-    return client.attempt(ask, repeatable=repeatable)
+    return call_coordinator(
+        client,
+        Coordinated.GROUP,
+        group_id,
+        request,
+        answer,
+        judge,
+        highest=highest,
+        repeatable=repeatable,
+    )
 
 
 def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:

@@ -97,7 +97,7 @@ def topic_health(client: ClusterClient, name: str) -> dict[int, PartitionHealth]
             one.leader for one in client.view.topics[name].partitions.values()
         } & client.view.brokers.keys()
         requests = {node: DescribeTopicHealthRequest(name=name) for node in sorted(nodes)}
-        answers = _exchange(client, requests, DescribeTopicHealthResponse)
+        answers = exchange_own(client, requests, DescribeTopicHealthResponse)
         for answer in answers.values():
             check(answer.error_code, answer.error_message)
         return {
@@ -132,7 +132,7 @@ def _start(
             node: MaintainTopicRequest(name=name, action=action, partition_indexes=indexes)
             for node, indexes in by_leader.items()
         }
-        answers = _exchange(client, requests, MaintainTopicResponse)
+        answers = exchange_own(client, requests, MaintainTopicResponse)
         for answer in answers.values():
             check(answer.error_code, answer.error_message)
         return {node: answer.task_id for node, answer in answers.items()}
@@ -157,7 +157,7 @@ def _ask(client: ClusterClient, tasks: Mapping[int, int]) -> dict[int, DescribeT
     return client.attempt(ask)
 
 
-def _exchange(client: ClusterClient, requests: Mapping[int, Message], answer: type[M]) -> dict[int, M]:
+def exchange_own(client: ClusterClient, requests: Mapping[int, Message], answer: type[M]) -> dict[int, M]:
     """For the first request of its kind: a broker that closes the connection at it does not know it."""
     answers: dict[int, M] = {}
     for node, one in client.exchange(requests, answer, timeout_s=client.request_timeout_s).items():

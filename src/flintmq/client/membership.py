@@ -26,8 +26,9 @@ from flintmq.client.assignment import (
     encode_subscription,
 )
 from flintmq.client.cluster import ClusterClient
+from flintmq.client.coordinators import Coordinated, find_coordinator
 from flintmq.client.failures import check
-from flintmq.client.groups import COMMIT_VERSION_MAX, check_commit, commit_request, find_coordinator
+from flintmq.client.groups import COMMIT_VERSION_MAX, check_commit, commit_request
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (
     HeartbeatRequest,
@@ -273,7 +274,7 @@ class Membership:
         def ask() -> M:
             try:
                 if self._node is None:
-                    self._node = find_coordinator(self._client, self.group_id)
+                    self._node = find_coordinator(self._client, Coordinated.GROUP, self.group_id)
                 connection = self._client.broker(self._node)
                 response = connection.call(
                     request, answer, timeout_s or self._client.request_timeout_s, highest=highest

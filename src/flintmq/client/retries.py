@@ -56,7 +56,12 @@ MAYBE_DONE: Final = frozenset(
 """Errors that leave open whether records were written."""
 
 NOT_BEGUN: Final = frozenset(
-    {ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
 )
 """Errors that say: nothing was done, ask another broker or later. Safe even where once must be once."""
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from flintmq.cluster.partition import Partition
-from flintmq.effects import Clock, Executor
+from flintmq.effects import Clock, Executor, read_file
 from flintmq.errors import FlintError, LogOffline, StorageError
 from flintmq.settings import BrokerConfig
+from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.job import (
     Damage,
     Event,
@@ -40,7 +41,7 @@ from flintmq.storage.compaction.swapping import (
 )
 from flintmq.storage.folder import LogFolder
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.segment import LOG, Segment
+from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -232,6 +233,13 @@ class Cleaner:
                 )
                 for producer in log.producers
             },
+            aborted=tuple(
+                one
+                for segment in log.segments
+                if segment.base_offset >= found.end_offset or segment is log.active
+                for one in segment.aborted
+                if one.first_offset < found.end_offset
+            ),
             bytes_per_second=int(rate)
             if (rate := config.log_cleaner_io_max_bytes_per_second) < _RATE_MAX
             else 0,
@@ -246,6 +254,8 @@ class Cleaner:
             with log.gate.entered() as is_mine:
                 if not is_mine:
                     return False
+                if group.has_transaction_index:
+                    cleaned.aborted = decode_aborted(read_file(disk, f"{cleaned.path(TXN_INDEX)}{CLEANED}"))
                 path = f"{cleaned.path(LOG)}{CLEANED}"
                 if disk.size(path) != group.size:
                     raise OSError(errno.EIO, "the cleaned segment is not as it was reported", path)

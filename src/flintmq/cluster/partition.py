@@ -22,6 +22,7 @@ from flintmq.model.batch import (
     set_create_time,
 )
 from flintmq.model.compression import Codec
+from flintmq.model.markers import Marker
 from flintmq.model.records import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
 from flintmq.storage.flushing import Done, Flusher
@@ -172,6 +173,23 @@ class Partition:
             self._arrived += len(batch)
             if self._readers or self._waiting:
                 self._became_visible()
+        self._flusher.after_append()
+        return appended
+
+    def append_marker(self, marker: Marker, now_ms: int, *, bumps_epoch: bool) -> Appended:
+        """Write the end of a transaction."""
+        visible = not self._durable
+        appended = self.log.append_marker(
+            marker,
+            bumps_epoch=bumps_epoch,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            visible_at_once=visible,
+        )
+        if visible:
+            # What was held back for readers of committed records may be much more than the marker.
+            self._arrived = _UNCOUNTED
+            self._became_visible()
         self._flusher.after_append()
         return appended
 

@@ -174,6 +174,11 @@ class Topics:
     ) -> None:
         topic = self.find(name)
         have = len(topic.partitions)
+        if topic.is_internal:
+            raise RequestError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"With more partitions, coordinators would look for what {name} holds in the wrong ones.",
+            )
         if count <= have:
             problem = "already has" if count == have else f"has {have} partitions, which is more than"
             raise RequestError(

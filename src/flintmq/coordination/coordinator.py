@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from flintmq.cluster.image import Delta
 from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partition import Partition
 from flintmq.cluster.partitions import Partitions
 from flintmq.cluster.topics import NewTopic, Topics
 from flintmq.coordination.machine import NOBODY, Decision, Machine, Token
@@ -35,7 +36,7 @@ class Coordinator(Generic[M]):
     def __init__(
         self,
         topic: str,
-        make_machine: Callable[[int], M],
+        make_machine: Callable[[Partition], M],
         new_topic: Callable[[], NewTopic],
         *,
         metadata: Metadata,
@@ -44,6 +45,7 @@ class Coordinator(Generic[M]):
         clock: Clock,
         timers: Timers,
         executor: Executor,
+        settled: Callable[[Shard[M], Decision], object] | None = None,
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
@@ -54,6 +56,7 @@ class Coordinator(Generic[M]):
         self._clock = clock
         self._timers = timers
         self._executor = executor
+        self._settled = settled
         self._shards: dict[int, Shard[M]] = {}
         self._loads: set[asyncio.Task[None]] = set()
         self._waiting: dict[Token, Waiting] = {}
@@ -91,12 +94,13 @@ class Coordinator(Generic[M]):
                 continue
             shard = self._shards[index] = Shard(
                 partition,
-                self._make_machine(index),
+                self._make_machine(partition),
                 clock=self._clock,
                 timers=self._timers,
                 executor=self._executor,
                 answer=self._answer,
                 fail=self._fail,
+                settled=self._settled,
             )
             load = asyncio.ensure_future(shard.load())
             self._loads.add(load)
@@ -144,6 +148,21 @@ class Coordinator(Generic[M]):
             shard.ask(token, lambda machine: decide(machine, token))
         return token
 
+    async def answer_to(self, name: str, decide: Callable[[M, Token], Decision]) -> Message:
+        """The same for one who awaits the answer. RequestError if there is none."""
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def fail(code: ErrorCode) -> None:
+            if not answered.done():
+                answered.set_exception(RequestError(code))
+
+        def answer(message: Message) -> None:
+            if not answered.done():
+                answered.set_result(message)
+
+        self.ask(name, decide, answer=answer, fail=fail)
+        return await answered
+
     def each(self, decide: Callable[[M], Sequence[Decision]]) -> None:
         """Let every machine that is loaded decide something that nobody waits for."""
         for shard in self._shards.values():
@@ -157,10 +176,19 @@ class Coordinator(Generic[M]):
         """None while there is no internal topic."""
         if not self._shards:
             return None
+        return (
+            None if self.topic not in self._metadata.image.topics else self._shards.get(self.index_of(name))
+        )
+
+    def index_of(self, name: str) -> int:
+        """The partition of the internal topic that a name belongs to. RequestError while there is no such topic."""
         topic = self._metadata.image.topics.get(self.topic)
         if topic is None:
-            return None
-        return self._shards.get(shard_index(name, len(topic.partitions)))
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return shard_index(name, len(topic.partitions))
+
+    def shard_at(self, index: int) -> Shard[M] | None:
+        return self._shards.get(index)
 
     def __iter__(self) -> Iterator[Shard[M]]:
         return iter(list(self._shards.values()))

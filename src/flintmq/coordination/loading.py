@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 from flintmq.coordination.machine import Stored
 from flintmq.errors import CorruptionError
 from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.model.markers import COMMIT, control_type
 from flintmq.model.records import records_of
 from flintmq.storage.segment import FileRange
 
 _UNPACKED_BYTES_MAX = 256 * 1024 * 1024
-_MARKER_KEY = struct.Struct(">hh")
-_COMMIT = 1
 
 
-class Marker(NamedTuple):
-    """The end of a transaction."""
+class Ended(NamedTuple):
+    """A marker: the end of a transaction."""
 
     producer_id: int
     offset: int
     committed: bool
 
 
-def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Marker], int]:
+def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Ended], int]:
     """The whole batches of a range, and the offset behind them. CorruptionError if one of them is not sound."""
     data = memoryview(found.read())
-    entries: list[Stored | Marker] = []
+    entries: list[Stored | Ended] = []
     position, offset = 0, from_offset
     while position + HEADER_SIZE <= len(data):
         header = read_header(data, position)
@@ -45,8 +43,8 @@ def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Mark
             if record.offset < from_offset:
                 continue
             if header.is_control:
-                kind = _MARKER_KEY.unpack_from(record.key or b"\0\0\0\0")[1]
-                entries.append(Marker(header.producer_id, record.offset, kind == _COMMIT))
+                is_commit = control_type(record.key) == COMMIT
+                entries.append(Ended(header.producer_id, record.offset, is_commit))
             elif record.key is not None:
                 entries.append(Stored(record.key, record.value, record.offset, record.timestamp, producer_id))
         position += header.size

@@ -49,6 +49,8 @@ class Decision:
     timers: dict[TimerKey, int | None] = field(default_factory=dict)
     """In how many milliseconds `expire` is to be called with this key; None calls it off. A later one replaces an
     earlier one of the same key."""
+    producer: tuple[int, int] | None = None
+    """The producer id and epoch whose transaction the records are part of."""
     failed: Callable[[ErrorCode], Decision] | None = None
     """What to do instead of `replies` and `timers` if the records could not be written. Its own are replies and
     timers only."""

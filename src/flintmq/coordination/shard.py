@@ -14,14 +14,15 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from flintmq.cluster.partition import Partition
-from flintmq.coordination.loading import Marker, read_entries
-from flintmq.coordination.machine import Decision, Entry, Machine, Stored, TimerKey, Token
+from flintmq.coordination.loading import Ended, read_entries
+from flintmq.coordination.machine import Decision, Machine, Stored, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError
-from flintmq.model.batch import read_header
+from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
+from flintmq.model.markers import Marker
 from flintmq.model.records import build_batch
 from flintmq.protocol.structures import Message
-from flintmq.storage.log import Isolation
+from flintmq.storage.log import Appended, Isolation
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ class Shard(Generic[M]):
         executor: Executor,
         answer: Callable[[Token, Message], object],
         fail: Callable[[Token, ErrorCode], object],
+        settled: Callable[[Shard[M], Decision], object] | None = None,
     ) -> None:
+        """`settled` is told of each decision whose records are safe, before its replies go."""
         self.partition = partition
         self.machine = machine
         self.state = State.LOADING
@@ -57,6 +60,7 @@ class Shard(Generic[M]):
         self._executor = executor
         self._answer = answer
         self._fail = fail
+        self._settled = settled
         self._pending: dict[TimerKey, Timer] = {}
         self._last_written = -1
 
@@ -73,7 +77,7 @@ class Shard(Generic[M]):
                     break
                 entries, offset = await self._executor.run(read_entries, found, offset)
                 for entry in entries:
-                    if isinstance(entry, Marker):
+                    if isinstance(entry, Ended):
                         self.machine.end_transaction(
                             entry.producer_id, entry.offset, committed=entry.committed
                         )
@@ -138,18 +142,35 @@ class Shard(Generic[M]):
     def _perform(self, decision: Decision) -> None:
         if decision.entries:
             try:
-                self._write(decision.entries)
+                self._write(decision)
             except (FlintError, OSError) as error:
                 self._write_failed(decision, error)
                 return
         self._set_timers(decision)
+        if self._settled is not None:
+            self._when_visible(lambda failure: self._tell_settled(decision, failure))
         if decision.replies:
             self._reply_when_visible(decision.replies)
 
-    def _write(self, entries: list[Entry]) -> None:
+    def _tell_settled(self, decision: Decision, failure: str | None) -> None:
+        if failure is None and self._settled is not None:
+            self._settled(self, decision)
+
+    def _write(self, decision: Decision) -> None:
         """Append and apply, in one step."""
         now_ms = self._clock.now_ms()
-        batch = memoryview(bytearray(build_batch([(key, value, now_ms, ()) for key, value in entries])))
+        entries = decision.entries
+        producer_id, epoch = decision.producer or (NO_PRODUCER_ID, NO_EPOCH)
+        batch = memoryview(
+            bytearray(
+                build_batch(
+                    [(key, value, now_ms, ()) for key, value in entries],
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    is_transactional=decision.producer is not None,
+                )
+            )
+        )
         if len(batch) > self.partition.log.config.max_message_bytes:
             raise RequestError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -158,7 +179,15 @@ class Shard(Generic[M]):
         base_offset = self.partition.append(batch, read_header(batch), now_ms).base_offset
         self._last_written = base_offset + len(entries) - 1
         for at, (key, value) in enumerate(entries):
-            self.machine.apply(Stored(key, value, base_offset + at, now_ms))
+            self.machine.apply(Stored(key, value, base_offset + at, now_ms, producer_id))
+
+    def end_transaction(self, marker: Marker, *, bumps_epoch: bool) -> Appended:
+        """Write a marker to the partition. One that is being loaded finds it there by itself."""
+        appended = self.partition.append_marker(marker, self._clock.now_ms(), bumps_epoch=bumps_epoch)
+        if self.state is State.ACTIVE:
+            self._last_written = appended.last_offset
+            self.machine.end_transaction(marker.producer_id, appended.base_offset, committed=marker.committed)
+        return appended
 
     def _write_failed(self, decision: Decision, error: Exception) -> None:
         code = error.code if isinstance(error, RequestError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -183,10 +212,13 @@ class Shard(Generic[M]):
                 else:
                     self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
+        self._when_visible(settle)
+
+    def _when_visible(self, call: Callable[[str | None], object]) -> None:
         if self._last_written < self.partition.log.high_watermark:
-            settle(None)
+            call(None)
         else:
-            self.partition.when_visible(self._last_written, settle)
+            self.partition.when_visible(self._last_written, call)
 
     def _set_timers(self, decision: Decision) -> None:
         for key, delay_ms in decision.timers.items():

@@ -280,6 +280,7 @@ class Groups:
             request, now_ms, self.settings.offset_metadata_max_bytes
         )
         decision.entries += entries
+        decision.producer = request.producer_id, request.producer_epoch
         refused = _Refusal(
             token, lambda code: commits.transactional_commit_refused(request, commits.commit_error(code))
         )

@@ -16,6 +16,7 @@ from flintmq.metrics.counters import (
     ConnectionCounters,
     Counters,
     LogCounters,
+    TransactionCounters,
 )
 from flintmq.metrics.declared import BY_NAME, METRICS, Kind, Metric
 from flintmq.metrics.exposition import CONTENT_TYPE, Exposition, Scrape, parse
@@ -34,5 +35,6 @@ __all__ = [
     "LogCounters",
     "Metric",
     "Scrape",
+    "TransactionCounters",
     "parse",
 ]

@@ -82,13 +82,24 @@ class LogCounters:
         self.buckets[bisect_left(LATENCY_BOUNDS_S, elapsed_s)] += 1
 
 
+class TransactionCounters:
+    __slots__ = ("markers_aborted", "markers_committed", "markers_retried")
+
+    def __init__(self) -> None:
+        self.markers_committed = 0
+        self.markers_aborted = 0
+        self.markers_retried = 0
+        """Attempts that failed and were made again."""
+
+
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "connections", "logs")
+    __slots__ = ("apis", "connections", "logs", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
         """By Kafka's name of the API; filled by whoever dispatches."""
         self.connections = ConnectionCounters()
         self.logs = LogCounters()
+        self.transactions = TransactionCounters()

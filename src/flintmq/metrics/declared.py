@@ -181,6 +181,41 @@ _PRODUCERS = (
     ),
 )
 
+_TRANSACTIONS = (
+    Metric(
+        "flintmq_transactional_ids",
+        _GAUGE,
+        "Transactional ids known here, by the state of their last transaction (Kafka's names).",
+        ("state",),
+    ),
+    Metric(
+        "flintmq_transaction_age_seconds_max",
+        _GAUGE,
+        "Time since the oldest transaction that has not ended began; 0 if there is none.",
+    ),
+    Metric(
+        "flintmq_transaction_markers_total",
+        _COUNTER,
+        "Ends of transactions written to partitions: `commit` or `abort`.",
+        ("result",),
+    ),
+    Metric(
+        "flintmq_transaction_markers_waiting",
+        _GAUGE,
+        "Ends that are decided and not in their partitions yet.",
+    ),
+    Metric(
+        "flintmq_transaction_marker_retries_total",
+        _COUNTER,
+        "Ends that a partition did not take, and that are tried again.",
+    ),
+    Metric(
+        "flintmq_unstable_partitions",
+        _GAUGE,
+        "Partitions with records that readers of committed records wait for.",
+    ),
+)
+
 _PROCESS = (
     Metric(
         "flintmq_loop_delay_seconds",
@@ -208,6 +243,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
     ("Connections and memory", _CONNECTIONS),
     ("Topics and logs", _LOGS),
     ("Idempotent producers", _PRODUCERS),
+    ("Transactions", _TRANSACTIONS),
     ("The process", _PROCESS),
 )
 

@@ -291,6 +291,57 @@ class BrokerConfig:
         doc="The size of the segments of `__consumer_offsets`.",
     )
 
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        50,
+        check=at_least(1),
+        doc="Partitions of `__transaction_state`, among which transactional ids are spread. Read when the topic is "
+        "made.",
+    )
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        3,
+        check=at_least(1),
+        doc="Replicas of `__transaction_state`; fewer where there are fewer brokers.",
+    )
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        2,
+        check=at_least(1),
+        doc="`min.insync.replicas` of `__transaction_state`; fewer where there are fewer replicas.",
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        100 << 20,
+        check=at_least(1024),
+        doc="The size of the segments of `__transaction_state`.",
+    )
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        900_000,
+        check=at_least(1),
+        doc="The longest time-out that a producer may ask for its transactions.",
+    )
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        604_800_000,
+        check=at_least(1),
+        doc="A transactional id that nobody has used for so long is forgotten.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        3_600_000,
+        check=at_least(1),
+        doc="How often such ids are looked for.",
+    )
+
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         Kind.LONG,

@@ -37,6 +37,12 @@ class OffsetIndex:
         at = bisect_right(self.offsets, relative_offset) - 1
         return self.positions[at] if at >= 0 else 0
 
+    def ceiling(self, position: int) -> int | None:
+        """The last relative offset of the first batch of the index that begins at `position` or later."""
+        # By the shorter array, for a thread may be searching.
+        at = bisect_left(self.positions, position, hi=len(self.offsets))
+        return self.offsets[at] if at < len(self.offsets) else None
+
     def encode(self) -> bytes:
         return b"".join(map(OFFSET_ENTRY.pack, self.offsets, self.positions))
 
@@ -105,6 +111,20 @@ def floor_in_offset_file(file: File, relative_offset: int) -> int:
         else:
             high = middle
     return position
+
+
+def ceiling_in_offset_file(file: File, position: int) -> int | None:
+    """`OffsetIndex.ceiling` without reading the whole file."""
+    low, high = 0, file.size() // OFFSET_ENTRY.size
+    relative_offset = None
+    while low < high:
+        middle = (low + high) // 2
+        offset, at = OFFSET_ENTRY.unpack(file.pread(OFFSET_ENTRY.size, middle * OFFSET_ENTRY.size))
+        if at >= position:
+            high, relative_offset = middle, offset
+        else:
+            low = middle + 1
+    return relative_offset
 
 
 def floor_in_time_file(file: File, timestamp: int) -> int:

@@ -10,9 +10,11 @@ The log knows bytes and offsets; it does not know requests, replicas or the even
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from flintmq.effects import Disk, write_plainly
@@ -29,12 +31,12 @@ from flintmq.model.batch import (
     read_header,
 )
 from flintmq.model.checksum import crc32c
+from flintmq.model.markers import Marker, marker_batch
 from flintmq.settings import TopicConfig
+from flintmq.storage.aborted import AbortedTransaction, encode_aborted
 from flintmq.storage.compaction.swapping import Swap, rename_cleaned
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.epochs import LeaderEpochs
-from flintmq.storage.lookups import UNPACKED_BYTES_MAX as UNPACKED_BYTES_MAX
-from flintmq.storage.lookups import TimestampOffset, first_since
 from flintmq.storage.producers import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
 from flintmq.storage.syncing import (
@@ -51,12 +53,8 @@ logger = logging.getLogger(__name__)
 
 _RECENT_BATCHES = 64
 _SNAPSHOTS_KEPT = 3
-_LOOKUPS_MAX = 10
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-
-
-class _TakenAway(Exception):
-    """A segment went while it was searched."""
+_last_offset = attrgetter("last_offset")
 
 
 class Isolation(IntEnum):
@@ -126,6 +124,8 @@ class Log:
         self._visible_position = 0
         # Batch ends above the high watermark: (end offset, segment, position after it).
         self._unseen: deque[tuple[int, Segment, int]] = deque()
+        # Transactions whose marker is above the high watermark: the marker's offset, and where they began.
+        self._ended: deque[tuple[int, int]] = deque()
         # Where the last batches of the active segment begin: readers at the tail need no index.
         self._recent: dict[int, int] = {}
 
@@ -150,10 +150,15 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
+        """Below this every transaction is decided, and its marker visible."""
+        stable = self._high_watermark
         unstable = self.producers.first_unstable_offset
-        if unstable is None or unstable >= self._high_watermark:
-            return self._high_watermark
-        return unstable
+        if unstable is not None and unstable < stable:
+            stable = unstable
+        for _, began in self._ended:
+            stable = min(stable, began)
+        # Of an open transaction the first records may be deleted: then a reader waits where the log begins.
+        return max(stable, self.start_offset)
 
     @property
     def unflushed(self) -> int:
@@ -233,6 +238,7 @@ class Log:
             self._visible_segment, self._visible_position = segment, segment.size
             if self._unseen:
                 self._unseen.clear()
+                self._ended.clear()
         else:
             self._unseen.append((end_offset, segment, segment.size))
         recent = self._recent
@@ -240,6 +246,37 @@ class Log:
         if len(recent) > _RECENT_BATCHES:
             del recent[next(iter(recent))]
         return Appended(base_offset, last_offset, append_time)
+
+    def append_marker(
+        self,
+        marker: Marker,
+        *,
+        bumps_epoch: bool,
+        leader_epoch: int,
+        now_ms: int,
+        visible_at_once: bool = False,
+    ) -> Appended:
+        """Write the end of a transaction. RequestError if it is of the past."""
+        self.producers.check_marker(marker, bumps_epoch=bumps_epoch)
+        batch = memoryview(bytearray(marker_batch(marker, now_ms)))
+        # The producers are told of the marker below, for it is no batch of theirs.
+        header = read_header(batch)._replace(producer_id=NO_PRODUCER_ID)
+        appended = self.append(
+            batch, header, leader_epoch=leader_epoch, now_ms=now_ms, visible_at_once=visible_at_once
+        )
+        began = self.producers.end_transaction(marker, now_ms)
+        if began is not None:
+            if appended.base_offset >= self._high_watermark:
+                self._ended.append((appended.base_offset, began))
+            if not marker.committed:
+                self.note_aborted(self.active, marker.producer_id, began, appended.base_offset)
+        return appended
+
+    def note_aborted(self, segment: Segment, producer_id: int, began: int, marker_offset: int) -> None:
+        """A transaction ended there, in `segment`, and its records count for nothing."""
+        unstable = self.producers.first_unstable_offset
+        stable = marker_offset + 1 if unstable is None else unstable
+        segment.aborted.append(AbortedTransaction(producer_id, began, marker_offset, stable))
 
     def _undo_write(self, segment: Segment, error: OSError) -> None:
         """Part of a batch may have been written: take it away again, or serve nothing more."""
@@ -388,6 +425,8 @@ class Log:
             while unseen and unseen[0][0] <= target:
                 offset, self._visible_segment, self._visible_position = unseen.popleft()
         self._high_watermark = offset
+        while self._ended and self._ended[0][0] < offset:
+            self._ended.popleft()
         return True
 
     # ---- reading
@@ -407,7 +446,7 @@ class Log:
         if offset >= bound:
             return None
         if self.corrupt:
-            bound = self._refuse_corrupt(offset, bound)
+            bound = self.refuse_corrupt(offset, bound)
         position = self._recent.get(offset)
         batch_size = -1
         if position is not None:
@@ -429,7 +468,7 @@ class Log:
             available = max_bytes if max_bytes >= batch_size else batch_size if at_least_one else 0
         if available <= 0:
             return None
-        return FileRange(segment.open(), position, available)
+        return FileRange(segment.open(), position, available, segment.base_offset)
 
     def _bound(self, isolation: Isolation) -> int:
         if isolation is Isolation.READ_UNCOMMITTED:
@@ -469,7 +508,36 @@ class Log:
                 high = middle
         return low
 
-    def _refuse_corrupt(self, offset: int, bound: int) -> int:
+    def aborted_in(self, found: FileRange, offset: int) -> list[AbortedTransaction]:
+        """What a reader of committed records must know of a range read from `offset` on, in the same step."""
+        if not any(segment.aborted for segment in self.segments[self.segment_index(offset) :]):
+            return []
+        return self.aborted_between(offset, self._offset_after(found))
+
+    def aborted_between(self, offset: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in a range of offsets.
+
+        A transaction's entry stands with its marker, in the same segment or a later one; where an entry says that
+        all was stable up to the end of the range, none after it can be about it.
+        """
+        aborted = []
+        for segment in self.segments[self.segment_index(offset) :]:
+            # Markers come in order, and so do their entries.
+            for one in segment.aborted[bisect_left(segment.aborted, offset, key=_last_offset) :]:
+                if one.first_offset < end:
+                    aborted.append(one)
+                if one.last_stable_offset >= end:
+                    return aborted
+        return aborted
+
+    def _offset_after(self, found: FileRange) -> int:
+        """An offset that no batch of the range reaches, as near as the index tells."""
+        at = self.segment_index(found.base_offset)
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
+        bound = self.segments[at].offset_after(self.disk, found.position + found.size)
+        return following if bound is None else min(bound, following)
+
+    def refuse_corrupt(self, offset: int, bound: int) -> int:
         """`bound`, or the first damaged offset before it; CorruptionError if `offset` is damaged."""
         for bad in self.corrupt:
             if bad.base_offset <= offset < bad.end_offset:
@@ -510,57 +578,6 @@ class Log:
         raise CorruptionError(
             f"Offsets {bad.base_offset} to {bad.end_offset - 1} of {self.name} are damaged."
         )
-
-    # ---- lookups
-
-    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is ≥ `timestamp`. Reads the disk: for a thread."""
-        return self._look_up(lambda: self._offset_for_time(timestamp))
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp. Reads the disk: for a thread."""
-        return self._look_up(self._offset_of_max_timestamp)
-
-    def _look_up(self, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
-        """Begin again when a segment was taken away or compacted under the search."""
-        for _ in range(_LOOKUPS_MAX):
-            if self.offline is not None:
-                raise LogOffline(self.offline)
-            try:
-                return search()
-            except _TakenAway:
-                pass
-        raise StorageError(f"{self.name} changes too fast to be searched.")
-
-    def _offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        for segment in list(self.segments):
-            if segment.max_timestamp >= timestamp:
-                found = self._search(segment, timestamp)
-                if found is not None:
-                    return found
-        return None
-
-    def _offset_of_max_timestamp(self) -> TimestampOffset | None:
-        best = max(list(self.segments), key=lambda segment: segment.max_timestamp)
-        return self._search(best, best.max_timestamp) if best.max_timestamp >= 0 else None
-
-    def _search(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
-        try:
-            found = first_since(
-                segment,
-                self.disk,
-                timestamp=timestamp,
-                start_offset=self.start_offset,
-                check=lambda header: self._refuse_corrupt(header.base_offset, header.last_offset),
-            )
-        except (OSError, CorruptionError):
-            if segment.removed or segment not in self.segments:
-                raise _TakenAway from None
-            raise
-        if segment.removed:
-            # Its indexes may have been those of the segment that has its name now.
-            raise _TakenAway
-        return found
 
     # ---- flushing
 
@@ -665,6 +682,8 @@ class Log:
         index, times = active.seal()
         write_plainly(self.disk, active.path(INDEX), index)
         write_plainly(self.disk, active.path(TIME_INDEX), times)
+        if active.aborted:
+            write_plainly(self.disk, active.path(TXN_INDEX), encode_aborted(active.aborted))
         write_plainly(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.encode())
         self._write_snapshot()
         for segment in self.segments:

@@ -1,8 +1,8 @@
-"""Finding a record by its time, in one segment. Reads the disk, and may decompress: for a thread.
+"""Finding a record by its time. Reads the disk, and may decompress: for a thread.
 
 The indexes lead to the batches that may hold it; only their records tell. A batch whose records cannot be read, or
 unpack to more than is reasonable, is answered for by its header: a client that starts there misses nothing.
-Meanwhile the loop may append to the segment, or take it away.
+Meanwhile the loop may append to a segment, or take it away: then the search begins again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from flintmq.effects import Disk
-from flintmq.errors import RequestError
+from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageError
 from flintmq.model.batch import LOG_APPEND_TIME, BatchHeader
 from flintmq.model.records import records_of
+from flintmq.storage.log import Log
 from flintmq.storage.segment import Segment
 
 # What a batch may unpack to when its records must be seen: in recovery, and to find one by its time.
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 SEARCHED_BYTES_MAX = 16 * 1024 * 1024
+_LOOKUPS_MAX = 10
+
+
+class _TakenAway(Exception):
+    """A segment went while it was searched."""
 
 
 class TimestampOffset(NamedTuple):
@@ -27,7 +33,61 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_since(
+def offset_for_time(log: Log, timestamp: int) -> TimestampOffset | None:
+    """The first record whose timestamp is ≥ `timestamp`."""
+
+    def search() -> TimestampOffset | None:
+        for segment in list(log.segments):
+            if segment.max_timestamp >= timestamp:
+                found = _search(log, segment, timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    return _look_up(log, search)
+
+
+def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
+    """The first record that has the largest timestamp."""
+
+    def search() -> TimestampOffset | None:
+        best = max(list(log.segments), key=lambda segment: segment.max_timestamp)
+        return _search(log, best, best.max_timestamp) if best.max_timestamp >= 0 else None
+
+    return _look_up(log, search)
+
+
+def _look_up(log: Log, search: Callable[[], TimestampOffset | None]) -> TimestampOffset | None:
+    for _ in range(_LOOKUPS_MAX):
+        if log.offline is not None:
+            raise LogOffline(log.offline)
+        try:
+            return search()
+        except _TakenAway:
+            pass
+    raise StorageError(f"{log.name} changes too fast to be searched.")
+
+
+def _search(log: Log, segment: Segment, timestamp: int) -> TimestampOffset | None:
+    try:
+        found = _first_since(
+            segment,
+            log.disk,
+            timestamp=timestamp,
+            start_offset=log.start_offset,
+            check=lambda header: log.refuse_corrupt(header.base_offset, header.last_offset),
+        )
+    except (OSError, CorruptionError):
+        if segment.removed or segment not in log.segments:
+            raise _TakenAway from None
+        raise
+    if segment.removed:
+        # Its indexes may have been those of the segment that has its name now.
+        raise _TakenAway
+    return found
+
+
+def _first_since(
     segment: Segment, disk: Disk, *, timestamp: int, start_offset: int, check: Callable[[BatchHeader], object]
 ) -> TimestampOffset | None:
     """The first record of `timestamp` or later from `start_offset` on; `check` may refuse a batch."""

@@ -2,7 +2,8 @@
 
 For each producer id: its epoch, its last five batches (so that a retry gets its original offset), and the
 first offset of its open transaction. The earliest open transaction bounds the last stable offset.
-`check` decides and changes nothing; `record` is the only change, for a live append and in recovery alike.
+`check` and `check_marker` decide and change nothing; `record` and `end_transaction` are the only changes, for a
+live append and in recovery alike.
 
 Anybody may write under any id, so their number is bounded: when there are too many, the one that has not written
 for the longest time is forgotten, unless it has an open transaction. One that comes back starts afresh.
@@ -17,8 +18,10 @@ from typing import NamedTuple
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
 from flintmq.model.checksum import crc32c
+from flintmq.model.markers import Marker
 
 BATCHES_KEPT = 5
+EPOCH_MAX = (1 << 15) - 1
 PRODUCERS_MAX = 50_000
 """Of one log. Each takes 0.5 to 1.4 KB, and a snapshot of them all is written when a segment is full."""
 SNAPSHOT_VERSION = 1
@@ -86,6 +89,9 @@ class Producers:
                 f"Producer {batch.producer_id} has epoch {producer.epoch}; {batch.producer_epoch} is stale.",
             )
         first, last = batch.base_sequence, batch.last_sequence
+        if first == NO_SEQUENCE:
+            # Of a coordinator, which writes for the producer and counts nothing.
+            return None
         if batch.producer_epoch > producer.epoch:
             if first != 0 and producer.epoch != NO_EPOCH:
                 raise RequestError(
@@ -95,7 +101,11 @@ class Producers:
         else:
             for known in producer.batches:
                 if known.first_sequence == first and known.last_sequence == last:
-                    return known
+                    # A client whose transaction has ended does not repeat what was in it. It means another batch:
+                    # librdkafka gives the numbers of what it dropped with an aborted transaction to the next.
+                    if not batch.is_transactional or 0 <= producer.txn_first_offset <= known.first_offset:
+                        return known
+                    break
             # An entry that holds only a marker has no sequence, and so the next must be 0.
             expected = (producer.last_sequence + 1) & MAX_INT32
             if first != expected:
@@ -113,30 +123,36 @@ class Producers:
     def record(self, batch: BatchHeader, base_offset: int) -> None:
         """A data batch of a producer is now in the log at `base_offset`."""
         producer_id = batch.producer_id
-        producer = self._producers.pop(producer_id, None)
-        if producer is None:
-            producer = Producer(producer_id, batch.producer_epoch)
-            if len(self._producers) >= PRODUCERS_MAX:
-                self._forget_one()
-        elif producer.epoch != batch.producer_epoch:
-            producer.epoch = batch.producer_epoch
-            producer.batches.clear()
-        self._producers[producer_id] = producer
-        if len(producer.batches) == BATCHES_KEPT:
-            del producer.batches[0]
-        producer.batches.append(
-            ProducerBatch(
-                batch.base_sequence,
-                batch.last_sequence,
-                base_offset,
-                base_offset + batch.last_offset_delta,
-                batch.max_timestamp,
+        producer = self._at_the_end(producer_id, batch.producer_epoch)
+        if batch.base_sequence != NO_SEQUENCE:
+            if len(producer.batches) == BATCHES_KEPT:
+                del producer.batches[0]
+            producer.batches.append(
+                ProducerBatch(
+                    batch.base_sequence,
+                    batch.last_sequence,
+                    base_offset,
+                    base_offset + batch.last_offset_delta,
+                    batch.max_timestamp,
+                )
             )
-        )
         producer.last_timestamp = batch.max_timestamp
         if producer.txn_first_offset < 0 and batch.is_transactional:
             producer.txn_first_offset = base_offset
             self._open[producer_id] = base_offset
+
+    def _at_the_end(self, producer_id: int, epoch: int) -> Producer:
+        """The producer that writes now, as the last of all; what it did in an earlier epoch is forgotten."""
+        producer = self._producers.pop(producer_id, None)
+        if producer is None:
+            producer = Producer(producer_id, epoch)
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._forget_one()
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        self._producers[producer_id] = producer
+        return producer
 
     def _forget_one(self) -> None:
         for producer_id in self._producers:
@@ -144,20 +160,43 @@ class Producers:
                 del self._producers[producer_id]
                 return
 
-    def end_transaction(
-        self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int
-    ) -> int | None:
-        """A marker is now in the log; returns the first offset of the transaction it ends, if one was open."""
-        producer = self._producers.get(producer_id)
+    def check_marker(self, marker: Marker, *, bumps_epoch: bool) -> None:
+        """RequestError if a marker is of the past. With `bumps_epoch` (KIP-890) each one has an epoch of its own."""
+        producer, epoch = self._producers.get(marker.producer_id), marker.epoch
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, epoch)
-        if producer.epoch != epoch:
-            producer.epoch = epoch
-            producer.batches.clear()
-        producer.coordinator_epoch = coordinator_epoch
+            return
+        # A marker that comes again ends nothing, and where epochs have run out none can be higher.
+        is_again = epoch == producer.epoch and (producer.txn_first_offset < 0 or epoch == EPOCH_MAX)
+        if epoch < producer.epoch or (bumps_epoch and epoch == producer.epoch and not is_again):
+            raise RequestError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {marker.producer_id} has epoch {producer.epoch}; a marker of epoch {epoch} is stale.",
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise RequestError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {producer.coordinator_epoch} is known; {marker.coordinator_epoch} is stale.",
+            )
+
+    def end_transaction(self, marker: Marker, timestamp: int) -> int | None:
+        """A marker is now in the log; returns the first offset of the transaction it ends, if one was open."""
+        producer_id = marker.producer_id
+        producer = self._at_the_end(producer_id, marker.epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
         producer.txn_first_offset = -1
         return self._open.pop(producer_id, None)
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has begun a transaction here under this epoch, and it has not ended."""
+        return producer_id in self._open and self._producers[producer_id].epoch == epoch
+
+    def is_open(self, producer_id: int) -> bool:
+        """Whether it has an open transaction here, under whatever epoch."""
+        return producer_id in self._open
+
+    def is_known(self, producer_id: int) -> bool:
+        return producer_id in self._producers
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that wrote nothing since `before_ms`; never one with an open transaction."""

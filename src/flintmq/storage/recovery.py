@@ -13,28 +13,24 @@ it is synced before it is served, else a producer's retry would be acknowledged 
 from __future__ import annotations
 
 import logging
-import struct
 from dataclasses import dataclass, field
 
 from flintmq.effects import Disk, read_file
-from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
-from flintmq.model.records import records_of
+from flintmq.errors import CorruptionError
+from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.swapping import resume_swap
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.lookups import UNPACKED_BYTES_MAX
-from flintmq.storage.producers import Producers
-from flintmq.storage.scanning import scan
-from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
+from flintmq.storage.replaying import replay
+from flintmq.storage.scanning import Scan, scan
+from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment, file_name
 from flintmq.storage.syncing import EPOCHS_FILE, FLUSH_FAILED
 
 logger = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
 _NAME_DIGITS = 20
-_MARKER_VALUE = struct.Struct(">hi")
 
 
 @dataclass(slots=True)
@@ -65,6 +61,12 @@ class _Opening:
         self._report = Recovery()
         self._flush_failed = False
         self._epochs_are_lost = False
+        # Names of the `.txnindex` files that there are.
+        self._aborted_files: set[str] = set()
+        # Segments whose aborted transactions are not known before the producers are, and where the first begins
+        # that has markers.
+        self._scanned: dict[int, Segment] = {}
+        self._first_marked: int | None = None
 
     def run(self, start_offset: int) -> Recovery:
         log = self._log
@@ -94,7 +96,8 @@ class _Opening:
         log.epochs.truncate_from_end(log.end_offset)
         log.recovery_point = log.end_offset if self._clean else min(self._recovery_point, log.end_offset)
         log.last_flush_ms = self._now_ms
-        self._load_producers()
+        replay(log, self._scanned, self._first_marked)
+        self._forget_aborted()
         self._make_durable()
         log.advance(log.end_offset)
         return self._report
@@ -111,6 +114,8 @@ class _Opening:
         for name in names:
             stem, dot, suffix = name.partition(".")
             is_numbered = stem.isdigit() and len(stem) == _NAME_DIGITS
+            if is_numbered and dot + suffix == TXN_INDEX:
+                self._aborted_files.add(name)
             if name.endswith(".tmp") or (
                 is_numbered and dot + suffix in (INDEX, TIME_INDEX, TXN_INDEX) and stem + LOG not in present
             ):
@@ -169,7 +174,12 @@ class _Opening:
         # One that ends at the recovery point may have been sealed after the flush that brought it there: then
         # its index files, if there are any, are those of an earlier stop.
         indexed = self._clean or following < self._recovery_point
-        if indexed and self._index_files_are_sound(segment, following) and self._recall_epochs(segment):
+        if (
+            indexed
+            and self._index_files_are_sound(segment, following)
+            and self._recall_epochs(segment)
+            and self._load_aborted(segment, following)
+        ):
             self._read_max_timestamp(segment)
             if log.config.compacts:
                 self._read_first_timestamp(segment)
@@ -182,6 +192,7 @@ class _Opening:
             logger.warning("the indexes of %s are missing or damaged; rebuilding them", segment.path(LOG))
         self._report.segments_scanned += 1
         found = scan(segment, size, expected=segment.base_offset, contiguous=False, epochs=log.epochs)
+        self._note_scanned(segment, found)
         log.segments.append(segment)
         log.end_offset = following
         # Behind the last batch there may still be what was preallocated: a power loss undid that it was cut.
@@ -243,6 +254,36 @@ class _Opening:
             segment.first_timestamp = header.max_timestamp
             return
 
+    def _load_aborted(self, segment: Segment, following: int) -> bool:
+        """The aborted transactions of a segment that is not scanned; False if their file makes no sense."""
+        if file_name(segment.base_offset, TXN_INDEX) not in self._aborted_files:
+            return True
+        try:
+            aborted = decode_aborted(read_file(self._disk, segment.path(TXN_INDEX)))
+            if not all(segment.base_offset <= one.last_offset < following for one in aborted):
+                raise CorruptionError("It speaks of markers elsewhere.")
+            segment.aborted = aborted
+        except CorruptionError as error:
+            logger.warning("%s: %s", segment.path(TXN_INDEX), error)
+            return False
+        return True
+
+    def _note_scanned(self, segment: Segment, found: Scan) -> None:
+        self._scanned[segment.base_offset] = segment
+        if found.has_markers and self._first_marked is None:
+            self._first_marked = segment.base_offset
+
+    def _forget_aborted(self) -> None:
+        """The files about aborted transactions in segments that turned out to have none.
+
+        ORDER: where there are some the old file, whatever it says, is there until a flush replaces it. Without one
+        a start that need not scan the segment takes it that there are none.
+        """
+        for segment in self._scanned.values():
+            name = file_name(segment.base_offset, TXN_INDEX)
+            if not segment.aborted and not segment.removed and name in self._aborted_files:
+                self._disk.remove(segment.path(TXN_INDEX))
+
     def _load_active(self, segment: Segment) -> bool:
         """After a clean stop: the indexes from their files, then a walk over the few batches behind them."""
         log, disk = self._log, self._disk
@@ -270,6 +311,8 @@ class _Opening:
             self._read_first_timestamp(segment)
             if not self._recall_epochs(segment):
                 raise CorruptionError("Its batches make no sense.")
+            if not self._load_aborted(segment, end_offset):
+                raise CorruptionError("Its index of aborted transactions makes no sense.")
         except CorruptionError as error:
             logger.warning("%s: %s Scanning it.", segment.path(LOG), error)
             return False
@@ -297,6 +340,7 @@ class _Opening:
             epochs=log.epochs,
         )
         self._report.segments_scanned += 1
+        self._note_scanned(segment, found)
         log.segments.append(segment)
         log.end_offset = found.end_offset
         if found.end_position < size:
@@ -347,66 +391,6 @@ class _Opening:
         log.flushed(flush, self._now_ms)
         if self._flush_failed:
             self._disk.remove(f"{log.folder}/{FLUSH_FAILED}")
-
-    # ---- producers
-
-    def _load_producers(self) -> None:
-        """The newest usable snapshot, then every batch after it."""
-        log, disk = self._log, self._disk
-        stems = [name[:_NAME_DIGITS] for name in disk.list(log.folder) if name[_NAME_DIGITS:] == SNAPSHOT]
-        replay_from = log.segments[0].base_offset
-        removed = False
-        for offset in sorted((int(stem) for stem in stems if stem.isdigit()), reverse=True):
-            path = f"{log.folder}/{file_name(offset, SNAPSHOT)}"
-            if offset > log.end_offset:  # of records that were cut
-                disk.remove(path)
-                removed = True
-                continue
-            log.snapshots.insert(0, offset)
-            if len(log.snapshots) > 1:
-                continue
-            try:
-                log.producers = Producers.decode(read_file(disk, path))
-                replay_from = max(offset, replay_from)
-            except CorruptionError as error:
-                logger.warning("%s: %s Replaying from an older one.", path, error)
-                disk.remove(path)
-                removed = True
-                log.snapshots.clear()
-        if removed:
-            # Else a later power loss could bring one back, among records that it knows nothing of.
-            disk.sync_dir(log.folder)
-        if replay_from >= log.end_offset:
-            return
-        for segment in log.segments[log.segment_index(replay_from) :]:
-            try:
-                self._replay_segment(segment, replay_from)
-            except CorruptionError as error:
-                logger.error("some of the producers of %s are not remembered: %s", log.name, error)
-
-    def _replay_segment(self, segment: Segment, replay_from: int) -> None:
-        found = segment.locate(self._disk, replay_from)
-        if found is not None:
-            for position, header in segment.walk(found[0]):
-                if header.base_offset >= replay_from and header.producer_id != NO_PRODUCER_ID:
-                    self._replay(segment, position, header)
-
-    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        producers = self._log.producers
-        if not header.attributes & CONTROL:
-            producers.record(header, header.base_offset)
-            return
-        data = memoryview(segment.open().pread(header.size, position))
-        try:
-            for record in records_of(data, limit=UNPACKED_BYTES_MAX):
-                _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
-                producers.end_transaction(
-                    header.producer_id, header.producer_epoch, coordinator_epoch, record.timestamp
-                )
-        except (struct.error, RequestError) as error:
-            logger.error(
-                "%s: the marker at offset %d makes no sense: %s", self._log.name, header.base_offset, error
-            )
 
 
 def _rewrite(segment: Segment, start: int) -> None:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.effects import File
-from flintmq.model.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.model.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_END,
+    BatchHeader,
+    crc_is_right,
+    read_header,
+)
 from flintmq.model.checksum import crc32c
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
@@ -26,6 +34,8 @@ class Scan:
     end_offset: int
     rest_is_zeros: bool
     """Nothing follows but zeros, or nothing at all: so a preallocated file ends."""
+    has_markers: bool
+    """Transactions end in it."""
 
 
 def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs) -> Scan:
@@ -37,6 +47,7 @@ def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs
     file = segment.open()
     segment.size = 0
     position, chunk, start = 0, memoryview(b""), 0
+    has_markers = False
     while position + HEADER_SIZE <= size:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
@@ -60,7 +71,9 @@ def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs
         segment.note(position, header.size, header.last_offset, header.max_timestamp)
         expected = header.last_offset + 1
         position += header.size
-    return Scan(position, expected, _is_zeros(file, position, size))
+        if header.attributes & CONTROL:
+            has_markers = True
+    return Scan(position, expected, _is_zeros(file, position, size), has_markers)
 
 
 def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:

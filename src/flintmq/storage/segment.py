@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from flintmq.effects import Buffer, Disk, File
 from flintmq.errors import CorruptionError
 from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, read_header
+from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetIndex,
     TimeIndex,
+    ceiling_in_offset_file,
     floor_in_offset_file,
     floor_in_time_file,
 )
@@ -35,12 +37,14 @@ def file_name(offset: int, suffix: str) -> str:
 class FileRange:
     """Bytes of a log file on their way to a socket. Holding it keeps the descriptor open."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("base_offset", "file", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: File, position: int, size: int, base_offset: int = -1) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.base_offset = base_offset
+        """Of the segment."""
 
     def read(self) -> bytes:
         return self.file.pread(self.size, self.position)
@@ -48,7 +52,7 @@ class FileRange:
 
 class Segment:
     __slots__ = (
-        "_descriptors", "_index_interval", "_since_index", "base_offset", "created_ms", "file",
+        "_descriptors", "_index_interval", "_since_index", "aborted", "base_offset", "created_ms", "file",
         "first_timestamp", "folder", "index_bytes", "jitter_ms", "max_timestamp", "max_timestamp_offset",
         "offset_index", "removed", "size", "time_index", "used",
     )  # fmt: skip
@@ -79,6 +83,8 @@ class Segment:
         # In memory while the segment is active; None once it is sealed and its indexes are in files.
         self.offset_index: OffsetIndex | None = OffsetIndex()
         self.time_index: TimeIndex | None = TimeIndex()
+        self.aborted: list[AbortedTransaction] = []
+        """Those whose markers are in this segment."""
         self.index_bytes = 0
         """The size of the larger index file, were it written now."""
         self._descriptors = descriptors
@@ -173,6 +179,19 @@ class Segment:
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header
         return None
+
+    def offset_after(self, disk: Disk, position: int) -> int | None:
+        """An offset that no batch that begins before `position` reaches; None if the index tells of none."""
+        index = self.offset_index
+        if index is not None:
+            relative = index.ceiling(position)
+        else:
+            file = disk.open(self.path(INDEX), writable=False)
+            try:
+                relative = ceiling_in_offset_file(file, position)
+            finally:
+                file.close()
+        return None if relative is None else self.base_offset + relative
 
     def since(self, disk: Disk, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from `from_offset` on that say they hold a timestamp ≥ `timestamp`."""

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from flintmq.effects import Disk, File, write_atomically, write_plainly
 from flintmq.errors import StorageError
 from flintmq.model.uuids import decode_uuid, encode_uuid
-from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, Segment
+from flintmq.storage.aborted import encode_aborted
+from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -137,8 +138,15 @@ class Flush:
         The data itself is synced file by file all the same: only that reports errors.
         """
         try:
-            for segment, file, positions, times in self.sealed:
-                (file or self._disk.open(segment.path(LOG))).sync()
+            for sealed in self.sealed:
+                segment, file, positions, times = sealed
+                if file is None:
+                    # Scanned at the start, perhaps below the recovery point: the next start trusts what it finds.
+                    self._sync_sealed(sealed)
+                    continue
+                file.sync()
+                if segment.aborted:
+                    write_plainly(self._disk, segment.path(TXN_INDEX), encode_aborted(segment.aborted))
                 write_plainly(self._disk, segment.path(INDEX), positions)
                 write_plainly(self._disk, segment.path(TIME_INDEX), times)
             self._file.sync()
@@ -155,6 +163,11 @@ class Flush:
                 return
             raise
         file.sync()
+        # ORDER: aborted transactions come first, for where there is no file of them a start that finds the indexes
+        # takes it that there are none.
+        if segment.aborted:
+            aborted = encode_aborted(segment.aborted)
+            self._gate.replace(self._disk, segment.path(TXN_INDEX), aborted, segment)
         self._gate.replace(self._disk, segment.path(INDEX), positions, segment)
         self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
 

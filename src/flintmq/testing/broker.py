@@ -194,9 +194,14 @@ class Broker:
     def delete_topic(self, name: str) -> None:
         self._thread_running.run(content.delete_topic(self._services, name))
 
-    def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """All records that consumers can see, by partition and offset."""
-        return self._thread_running.call(content.records, self._services, topic, partition)
+    def records(
+        self, topic: str, partition: int | None = None, *, read_committed: bool = False
+    ) -> list[Record]:
+        """All records that consumers can see, by partition and offset.
+
+        With `read_committed`, only those that a consumer with `isolation.level=read_committed` can see.
+        """
+        return self._thread_running.call(content.records, self._services, topic, partition, read_committed)
 
     def produce(
         self,
@@ -232,6 +237,10 @@ class Broker:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition."""
         return self._thread_running.run(content.committed(self._services, group))
+
+    def transactions(self) -> dict[str, str]:
+        """All transactional ids, with their states: `Ongoing`, `CompleteCommit`, …"""
+        return self._thread_running.run(content.transactions(self._services))
 
     # ---- its state as a whole
 

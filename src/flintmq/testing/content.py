@@ -6,7 +6,7 @@ Runs in the broker's thread, on the same objects that the handlers use.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flintmq.broker.services import Services
@@ -14,7 +14,7 @@ from flintmq.client.partitioner import partition_of_key
 from flintmq.cluster.partition import UNPACKED_BYTES_MAX, Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.errors import ErrorCode, RequestError, StorageError
-from flintmq.model.batch import CONTROL, HEADER_SIZE, read_header
+from flintmq.model.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
 from flintmq.model.records import Header, build_batch, records_of
 from flintmq.protocol.messages import (
     ListGroupsRequest,
@@ -22,6 +22,7 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Isolation
 
 _READ_BYTES = 1024 * 1024
@@ -60,11 +61,16 @@ async def delete_topic(services: Services, name: str) -> None:
     await services.topics.delete(services.topics.find(name))
 
 
-def records(services: Services, topic: str, partition: int | None) -> list[Record]:
-    """All that consumers can see, by partition and offset."""
+def records(services: Services, topic: str, partition: int | None, read_committed: bool) -> list[Record]:
+    """All that consumers can see, or those that read committed records only; by partition and offset."""
     count = len(services.topics.find(topic).partitions)
     indexes = range(count) if partition is None else [partition]
-    return [record for index in indexes for record in _records_in(_partition(services, topic, index))]
+    isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
+    return [
+        record
+        for index in indexes
+        for record in _records_in(_partition(services, topic, index), isolation=isolation)
+    ]
 
 
 async def produce(
@@ -124,6 +130,17 @@ async def committed(services: Services, group: str) -> dict[tuple[str, int], int
     }
 
 
+async def transactions(services: Services) -> dict[str, str]:
+    """Transactional ids and the states of their transactions, sorted by name."""
+    await services.transactions.loaded()
+    known = {
+        one.transactional_id: one.state.title
+        for shard in services.transactions
+        for one in shard.machine.known()
+    }
+    return {name: known[name] for name in sorted(known)}
+
+
 def _partition(services: Services, topic: str, index: int) -> Partition:
     partition = services.partitions.get(topic, index)
     if partition is None:
@@ -141,19 +158,46 @@ async def _visible(partition: Partition, offset: int) -> None:
         raise StorageError(failure)
 
 
-def _records_in(partition: Partition, start: int | None = None) -> Iterator[Record]:
+class _Skips:
+    """Which batches are of aborted transactions, while batches are read in their order."""
+
+    def __init__(self) -> None:
+        self._coming: set[AbortedTransaction] = set()
+        self._aborted: set[int] = set()
+
+    def tell(self, transactions: Iterable[AbortedTransaction]) -> None:
+        self._coming.update(transactions)
+
+    def ended(self, producer_id: int) -> None:
+        self._aborted.discard(producer_id)
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        begun = {one for one in self._coming if one.first_offset <= header.last_offset}
+        self._coming -= begun
+        self._aborted.update(one.producer_id for one in begun)
+        return header.is_transactional and header.producer_id in self._aborted
+
+
+def _records_in(
+    partition: Partition, start: int | None = None, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Iterator[Record]:
     log = partition.log
     first = offset = log.start_offset if start is None else start
+    skips = _Skips()
     while offset < log.high_watermark:
-        found = log.read(offset, _READ_BYTES, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        found = log.read(offset, _READ_BYTES, isolation, at_least_one=True)
         if found is None:
             return
+        if isolation is Isolation.READ_COMMITTED:
+            skips.tell(log.aborted_in(found, offset))
         data = memoryview(found.read())
         while len(data) >= HEADER_SIZE:
             header = read_header(data)
             if header.size > len(data):
                 break
-            if not header.attributes & CONTROL:
+            if header.attributes & CONTROL:
+                skips.ended(header.producer_id)
+            elif not skips.is_aborted(header):
                 for record in records_of(data[: header.size], limit=UNPACKED_BYTES_MAX):
                     # A batch may begin before the offset that its log begins with.
                     if record.offset >= first:

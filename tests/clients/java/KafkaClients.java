@@ -74,10 +74,12 @@ public class KafkaClients {
 
     private final String address;
     private final Admin admin;
+    private final Transactions transactions;
 
     private KafkaClients(String address) {
         this.address = address;
         this.admin = Admin.create(Map.of("bootstrap.servers", address));
+        this.transactions = new Transactions(address, admin);
     }
 
     public static void main(String[] args) throws Exception {
@@ -119,7 +121,7 @@ public class KafkaClients {
             case "log-dirs" -> logDirs(topic);
             case "producers" -> producers(topic);
             case "leaders" -> leaders(topic);
-            default -> throw new AssertionError("there is no scenario " + scenario);
+            default -> transactions.run(scenario, topic);
         }
     }
 
@@ -529,13 +531,13 @@ public class KafkaClients {
         return bytes == null ? null : new String(bytes, UTF_8);
     }
 
-    private static void expect(Object wanted, Object found) {
+    static void expect(Object wanted, Object found) {
         if (!Objects.equals(wanted, found)) {
             throw new AssertionError("expected " + wanted + ", found " + found);
         }
     }
 
-    private static void expectThrown(Class<? extends Exception> wanted, Runnable action) {
+    static void expectThrown(Class<? extends Exception> wanted, Runnable action) {
         Class<?> thrown = null;
         try {
             action.run();
@@ -545,7 +547,7 @@ public class KafkaClients {
         expect(wanted, thrown);
     }
 
-    private static void expectFailure(Class<? extends Exception> wanted, Future<?> future) throws Exception {
+    static void expectFailure(Class<? extends Exception> wanted, Future<?> future) throws Exception {
         Class<?> thrown = null;
         try {
             future.get(TIMEOUT.toSeconds(), TimeUnit.SECONDS);

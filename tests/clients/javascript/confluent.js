@@ -123,6 +123,57 @@ async function deleteRecords(topic) {
   await expectSample(topic, 40);
 }
 
+const withTransactions = (topic, work) =>
+  withProducer({ "transactional.id": topic, kafkaJS: { transactionTimeout: 20_000 } }, work);
+
+async function committedValues(topic, count) {
+  return withConsumer(async (consumer) => {
+    consumer.assign([{ topic, partition: 0, offset: 0 }]);
+    const found = [];
+    const deadline = Date.now() + TIMEOUT_MS;
+    while (found.length < count) {
+      assert.ok(Date.now() < deadline, `${found.length} messages came`);
+      found.push(...(await called(consumer, "consume", count)));
+    }
+    return found.map(({ value }) => value.toString());
+  });
+}
+
+async function transactions(topic) {
+  await withTransactions(topic, async (producer) => {
+    for (let round = 0; round < 6; round++) {
+      const transaction = await producer.transaction();
+      await transaction.send({ topic, messages: [{ value: `${round}-a` }, { value: `${round}-b` }] });
+      await (round % 3 === 1 ? transaction.abort() : transaction.commit());
+    }
+  });
+  const wanted = [0, 2, 3, 5].flatMap((round) => [`${round}-a`, `${round}-b`]);
+  assert.deepEqual(await committedValues(topic, wanted.length), wanted);
+}
+
+/** Offsets of a member of a group count with the transaction that they were sent in. */
+async function transactionOffsets(topic) {
+  await write(topic);
+  const groupId = `group-of-${topic}`;
+  const options = { kafkaJS: { groupId, fromBeginning: true, autoCommit: false } };
+  await withClient(kafka.consumer(options), async (consumer) => {
+    await consumer.subscribe({ topic });
+    await new Promise((resolve, reject) => {
+      consumer.run({ eachMessage: async () => resolve() }).catch(reject);
+    });
+    await withTransactions(topic, async (producer) => {
+      for (const [offset, end] of [["7", "commit"], ["8", "abort"]]) {
+        const transaction = await producer.transaction();
+        const topics = [{ topic, partitions: [{ partition: 0, offset }] }];
+        await transaction.sendOffsets({ consumer, topics });
+        await transaction[end]();
+      }
+    });
+  });
+  const [found] = await withAdmin((admin) => admin.fetchOffsets({ groupId, topics: [topic] }));
+  assert.equal(found.partitions[0].offset, "7");
+}
+
 serve({
   write,
   read: (topic) => expectSample(topic),
@@ -131,4 +182,6 @@ serve({
   topics,
   "list-offsets": listOffsets,
   "delete-records": deleteRecords,
+  transactions,
+  "transaction-offsets": transactionOffsets,
 });

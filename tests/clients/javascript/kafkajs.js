@@ -1,8 +1,8 @@
 // The kafkajs client against a broker. It speaks old versions of the protocol, none of them flexible: Produce 7,
 // Metadata 6, ApiVersions 2.
 //
-// Only its producer and admin are shown: its consumer is always a member of a group, and its compression other than
-// gzip is in packages of their own.
+// Its consumer is always a member of a group: it is shown with transactions only. Its compression other than gzip is
+// in packages of their own.
 
 "use strict";
 
@@ -144,6 +144,60 @@ async function leaders() {
   assert.deepEqual(listed.topics, []);
 }
 
+const withTransactions = (topic, work) =>
+  withProducer(work, { transactionalId: topic, idempotent: true, maxInFlightRequests: 1 });
+
+/** What a member of a group, which reads what is committed, finds; so many are waited for. */
+async function committedValues(topic, count) {
+  const found = [];
+  await withClient(kafka.consumer({ groupId: `reader-of-${topic}`, maxWaitTimeInMs: 100 }), async (consumer) => {
+    await consumer.subscribe({ topic, fromBeginning: true });
+    await new Promise((resolve, reject) => {
+      consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
+      const eachMessage = async ({ message }) => {
+        found.push(message.value.toString());
+        if (found.length === count) {
+          resolve();
+        }
+      };
+      consumer.run({ eachMessage }).catch(reject);
+    });
+  });
+  return found;
+}
+
+async function transactions(topic) {
+  await withTransactions(topic, async (producer) => {
+    for (let round = 0; round < 6; round++) {
+      const transaction = await producer.transaction();
+      await transaction.send({ topic, messages: [{ value: `${round}-a` }, { value: `${round}-b` }] });
+      await (round % 3 === 1 ? transaction.abort() : transaction.commit());
+    }
+  });
+  const wanted = [0, 2, 3, 5].flatMap((round) => [`${round}-a`, `${round}-b`]);
+  assert.deepEqual(await committedValues(topic, wanted.length), wanted);
+}
+
+async function transactionOffsets(topic) {
+  const groupId = `group-of-${topic}`;
+  const sendOffset = async (transaction, offset) => {
+    const topics = [{ topic, partitions: [{ partition: 0, offset }] }];
+    await transaction.sendOffsets({ consumerGroupId: groupId, topics });
+  };
+  await write(topic);
+  await withTransactions(topic, async (producer) => {
+    const kept = await producer.transaction();
+    await sendOffset(kept, "7");
+    await kept.send({ topic, messages: [{ value: "with an offset" }] });
+    await kept.commit();
+    const dropped = await producer.transaction();
+    await sendOffset(dropped, "8");
+    await dropped.abort();
+  });
+  const [found] = await withAdmin((admin) => admin.fetchOffsets({ groupId, topics: [topic] }));
+  assert.equal(found.partitions[0].offset, "7");
+}
+
 async function versions(topic) {
   sent.clear();
   await idempotent(topic);
@@ -165,4 +219,6 @@ serve({
   cluster,
   leaders,
   versions,
+  transactions,
+  "transaction-offsets": transactionOffsets,
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
 from flintmq.server.budget import Budget
 from flintmq.settings import BrokerConfig
+from flintmq.transactions.transaction import State, Transaction
 
 LOOP_KEPT_S_MAX = 0.005
 
@@ -29,6 +31,7 @@ def a_partition(index: int, **log: Any) -> Any:
         "start_offset": 1,
         "end_offset": 10 * index,
         "high_watermark": 10 * index,
+        "last_stable_offset": 10 * index,
         "offline": None,
         "corrupt": [],
         "producers": (),
@@ -52,8 +55,22 @@ def parts_of(
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
     parts.upkeep = cast(Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1)))
+    parts.transactions = coordinator_of([])
     parts.recovered([], 1.5)
     return parts
+
+
+def coordinator_of(transactions: list[Transaction], waiting: int = 0) -> Any:
+    """Of two shards, with these in the second."""
+
+    class Coordinator:
+        markers_waiting = waiting
+
+        def __iter__(self) -> Iterator[Any]:
+            for known in ([], transactions):
+                yield SimpleNamespace(machine=SimpleNamespace(known=lambda known=known: known))
+
+    return Coordinator()
 
 
 def scrape_of(parts: Parts, counters: Counters | None = None) -> tuple[Scrape, list[float]]:
@@ -152,6 +169,47 @@ def test_what_upkeep_did_is_counted() -> None:
     scrape, _ = scrape_of(parts_of([]), counters)
     for at, name in enumerate(("retention_bytes", "compactions", "compaction_bytes", "scrubbed_bytes"), 1):
         assert scrape.total(f"flintmq_{name}_total") == at
+
+
+def test_transactions_are_counted_by_state_and_the_oldest_is_known() -> None:
+    now_ms = SystemClock().now_ms()
+    known = [
+        Transaction("a", 1, state=State.ONGOING, start_ms=now_ms - 90_000),
+        Transaction("b", 2, state=State.PREPARE_ABORT, start_ms=now_ms - 30_000),
+        # What is over is not old, however long ago it began.
+        Transaction("c", 3, state=State.COMPLETE_COMMIT, start_ms=5),
+        Transaction("d", 4),
+        Transaction("e", 5),
+    ]
+    parts = parts_of([a_partition(1, last_stable_offset=3), a_partition(2)])
+    parts.transactions = coordinator_of(known, waiting=4)
+    counters = Counters()
+    transactions = counters.transactions
+    transactions.markers_committed, transactions.markers_aborted, transactions.markers_retried = 7, 8, 9
+    scrape, _ = scrape_of(parts, counters)
+    assert scrape.by("flintmq_transactional_ids", "state") == {
+        ("Empty",): 2,
+        ("Ongoing",): 1,
+        ("PrepareCommit",): 0,
+        ("PrepareAbort",): 1,
+        ("CompleteCommit",): 1,
+        ("CompleteAbort",): 0,
+    }
+    assert 90 <= scrape.total("flintmq_transaction_age_seconds_max") < 120
+    assert scrape.by("flintmq_transaction_markers_total", "result") == {("commit",): 7, ("abort",): 8}
+    assert scrape.total("flintmq_transaction_marker_retries_total") == 9
+    assert scrape.total("flintmq_transaction_markers_waiting") == 4
+    assert scrape.total("flintmq_unstable_partitions") == 1
+
+
+def test_a_hundred_thousand_transactional_ids_do_not_keep_the_loop() -> None:
+    parts = parts_of([])
+    parts.transactions = coordinator_of([Transaction(f"id-{number}", number) for number in range(100_000)])
+    scrape, gaps = scrape_of(parts)
+    assert scrape.total("flintmq_transactional_ids") == 100_000
+    assert scrape.total("flintmq_transaction_age_seconds_max") == 0
+    assert max(gaps) < LOOP_KEPT_S_MAX
+    assert len(gaps) > 3, "nobody else had a turn"
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RECOVERING])

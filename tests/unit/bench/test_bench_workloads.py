@@ -52,8 +52,8 @@ def test_workload_yields_sane_figures_and_leaves_nothing_behind(workload: Worklo
         elif figure.name != "memory for each":
             # A connection's memory may come from what the broker had to spare.
             assert figure.value > 0, figure
-    # A consumer with a group has its coordinator make this one.
-    assert set(topics_of(broker)) <= {"__consumer_offsets"}
+    # Groups and transactions have their coordinators make these.
+    assert set(topics_of(broker)) <= {"__consumer_offsets", "__transaction_state"}
 
 
 def test_workloads_have_names_of_their_own() -> None:

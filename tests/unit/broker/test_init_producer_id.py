@@ -1,4 +1,4 @@
-"""InitProducerId for idempotence (KIP-98, KIP-360)."""
+"""InitProducerId for idempotence (KIP-98, KIP-360); for transactions see `test_transaction_init`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def test_an_id_without_its_epoch_is_refused(broker: SingleBroker) -> None:
     assert init(broker, producer_epoch=5) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_transactions_are_refused_for_good(broker: SingleBroker) -> None:
-    assert init(broker, transactional_id="tx") == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-    assert init(broker, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
+def test_a_producer_without_a_transactional_id_needs_no_coordinator(broker: SingleBroker) -> None:
+    """Nor does asking for one by a transactional id make it: that is what FindCoordinator is for."""
+    assert init(broker)[0] == ErrorCode.NONE
+    assert init(broker, transactional_id="tx")[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not broker.services.metadata.image.topics

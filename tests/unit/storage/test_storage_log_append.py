@@ -11,6 +11,7 @@ from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode, LogOffline, RequestError, StorageError
 from flintmq.model.batch import read_header
 from flintmq.storage.log import Isolation
+from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
 from support.batches import append, produced
 from support.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
 
@@ -173,9 +174,9 @@ def test_a_failed_write_takes_the_log_offline_loudly(caplog: pytest.LogCaptureFi
     with pytest.raises(LogOffline):
         bench.log.read(0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     with pytest.raises(LogOffline):
-        bench.log.offset_for_time(0)
+        offset_for_time(bench.log, 0)
     with pytest.raises(LogOffline):
-        bench.log.offset_of_max_timestamp()
+        offset_of_max_timestamp(bench.log)
     assert contents(bench.open()) == written
 
 

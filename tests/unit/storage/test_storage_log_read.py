@@ -6,6 +6,7 @@ import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.model.batch import read_header
+from flintmq.model.markers import Marker
 from flintmq.storage.log import Isolation, Log
 from support.batches import append, produced, split
 from support.log_bench import PLENTY, Bench, contents
@@ -137,7 +138,7 @@ def test_a_reader_of_committed_records_stops_at_the_first_open_transaction() -> 
     assert (log.last_stable_offset, log.high_watermark) == (1, 3)
     assert contents(log, COMMITTED) == [bytes(plain[0])]
     assert len(contents(log, SEEN)) == 3
-    log.producers.end_transaction(5, 0, 0, 0)
+    log.producers.end_transaction(Marker(5, 0, 0, committed=True), 0)
     assert log.last_stable_offset == 3
 
 

@@ -8,12 +8,13 @@ from flintmq.errors import CorruptionError
 from flintmq.model.compression import Codec
 from flintmq.model.records import build_batch
 from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
 from support.batches import append, produced
 from support.log_bench import NOW_MS, Bench
 
 
 def offset_at(log: Log, timestamp: int) -> int | None:
-    found = log.offset_for_time(timestamp)
+    found = offset_for_time(log, timestamp)
     return found.offset if found else None
 
 
@@ -46,9 +47,9 @@ def test_the_record_inside_a_batch_is_found(codec: Codec) -> None:
     bench = Bench()
     records = [(None, b"x", NOW_MS + time, ()) for time in (0, 30, 20, 40)]
     append(bench.log, bytearray(build_batch(records, codec=codec)), epoch=3)
-    found = bench.log.offset_for_time(NOW_MS + 20)
+    found = offset_for_time(bench.log, NOW_MS + 20)
     assert found == (NOW_MS + 30, 1, 3)
-    assert bench.log.offset_of_max_timestamp() == (NOW_MS + 40, 3, 3)
+    assert offset_of_max_timestamp(bench.log) == (NOW_MS + 40, 3, 3)
 
 
 def test_with_append_time_the_first_record_of_a_batch_stands_for_all() -> None:
@@ -56,7 +57,7 @@ def test_with_append_time_the_first_record_of_a_batch_stands_for_all() -> None:
     append(bench.log, produced(b"a", b"b", append_time=NOW_MS + 100))
     append(bench.log, produced(b"c", b"d", append_time=NOW_MS + 200))
     assert offset_at(bench.log, NOW_MS + 150) == 2
-    assert bench.log.offset_of_max_timestamp() == (NOW_MS + 200, 2, 0)
+    assert offset_of_max_timestamp(bench.log) == (NOW_MS + 200, 2, 0)
 
 
 def test_deleted_records_are_not_found() -> None:
@@ -74,14 +75,14 @@ def test_the_newest_record_is_the_first_that_has_the_largest_time_in_any_segment
     bench = Bench(segment_bytes=400)
     for time in (10, 90, 20, 90, 30):
         append(bench.log, produced(b"x" * 80, timestamp=NOW_MS + time))
-    assert bench.log.offset_of_max_timestamp() == (NOW_MS + 90, 1, 0)
+    assert offset_of_max_timestamp(bench.log) == (NOW_MS + 90, 1, 0)
 
 
 def test_records_without_a_time_are_never_the_newest() -> None:
     bench = Bench()
     append(bench.log, produced(b"x", timestamp=-1))
-    assert bench.log.offset_of_max_timestamp() is None
-    assert bench.log.offset_for_time(0) is None
+    assert offset_of_max_timestamp(bench.log) is None
+    assert offset_for_time(bench.log, 0) is None
 
 
 def test_a_header_that_promises_a_later_time_than_its_records_have_does_not_hide_the_batch_after_it() -> None:
@@ -99,4 +100,4 @@ def test_a_lookup_that_leads_into_damage_is_refused() -> None:
     bench.log.corrupt.append(CorruptRange(2, 3))
     assert offset_at(bench.log, NOW_MS + 10) == 1
     with pytest.raises(CorruptionError):
-        bench.log.offset_for_time(NOW_MS + 20)
+        offset_for_time(bench.log, NOW_MS + 20)

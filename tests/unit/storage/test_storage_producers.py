@@ -8,6 +8,7 @@ import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.model.batch import MAX_INT32, BatchHeader, read_header
+from flintmq.model.markers import Marker
 from flintmq.storage.producers import Producers
 from support.batches import append, produced
 from support.log_bench import Bench
@@ -107,11 +108,11 @@ def test_a_snapshot_gives_back_every_remembered_batch() -> None:
 
 def test_a_snapshot_keeps_open_transactions_and_producers_that_only_have_a_marker() -> None:
     producers = with_batches(batch(0, txn=True), batch(1, txn=True))
-    producers.end_transaction(50, epoch=3, coordinator_epoch=2, timestamp=77)
+    producers.end_transaction(Marker(50, 3, 2, committed=True), timestamp=77)
     again = Producers.decode(producers.encode())
     assert again.first_unstable_offset == 100
     assert [p.producer_id for p in again] == [9, 50]
-    assert again.end_transaction(9, 0, 2, 0) == 100
+    assert again.end_transaction(Marker(9, 0, 2, committed=True), 0) == 100
     assert again.first_unstable_offset is None
     assert again.encode() != producers.encode()
 

@@ -14,6 +14,7 @@ from flintmq.errors import CorruptionError
 from flintmq.model.records import build_batch
 from flintmq.storage import scanning
 from flintmq.storage.log import CorruptRange, Isolation
+from flintmq.storage.lookups import offset_for_time
 from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.syncing import FLUSH_FAILED
 from support.batches import append, produced
@@ -82,7 +83,7 @@ def test_a_damaged_index_is_rebuilt(suffix: str, how: str, which: int) -> None:
     bench.open(clean=True)
     assert contents(bench.log) == written
     for offset in range(30):
-        found = bench.log.offset_for_time(NOW_MS + offset * 10)
+        found = offset_for_time(bench.log, NOW_MS + offset * 10)
         assert found is not None
         if how != "out of order" or which == -1:
             assert found.offset == offset
@@ -256,7 +257,7 @@ def test_a_segment_sealed_right_at_the_recovery_point_does_not_keep_the_index_of
     assert bench.bases() == [0, 4]
     bench.open(recovery_point=4)
     assert bench.log.segments[0].max_timestamp == NOW_MS + 30
-    found = bench.log.offset_for_time(NOW_MS + 25)
+    found = offset_for_time(bench.log, NOW_MS + 25)
     assert found is not None
     assert found.offset == 3
 

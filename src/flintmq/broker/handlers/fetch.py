@@ -9,6 +9,7 @@ for read_committed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, finish_answer, start_answer
@@ -20,7 +21,8 @@ from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.protocol.fetch import Fetched, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
-from flintmq.storage.log import Isolation
+from flintmq.storage.log import Isolation, Log
+from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -109,6 +111,7 @@ class _Fetch:
             check_epoch(partition, wanted.leader_epoch)
             diverging = self._divergence(partition, wanted)
             records = None
+            aborted: Sequence[tuple[int, int]] | None = None
             if diverging is None and (budget > 0 or at_least_one):
                 records = log.read(
                     wanted.fetch_offset,
@@ -118,6 +121,8 @@ class _Fetch:
                 )
                 if records is not None and log.config.flint_verify_on_read:
                     log.verify(records)
+            if self._isolation is Isolation.READ_COMMITTED:
+                aborted = () if records is None else _aborted(log, records, wanted.fetch_offset)
         except (FlintError, OSError) as error:
             code = error_code_of(error)
             if code in _OUR_FAULT:
@@ -130,7 +135,7 @@ class _Fetch:
             log.last_stable_offset,
             log.start_offset,
             records,
-            () if self._isolation is Isolation.READ_COMMITTED else None,
+            aborted,
             diverging,
         )
 
@@ -233,6 +238,11 @@ class _Fetch:
         )
         finish_answer(pieces[0], size_of(pieces))  # type: ignore[arg-type]
         return pieces
+
+
+def _aborted(log: Log, records: FileRange, offset: int) -> list[tuple[int, int]]:
+    """As the protocol tells of them: whose, and from which offset on."""
+    return [(one.producer_id, one.first_offset) for one in log.aborted_in(records, offset)]
 
 
 def check_epoch(partition: Partition, leader_epoch: int) -> None:

@@ -23,6 +23,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, FlintError
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from flintmq.storage.log import Isolation, Log
+from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -139,9 +140,9 @@ async def _look_up(
         visible_end = _visible_end(log, isolation)
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = await services.lookups.run(services.executor, log.offset_of_max_timestamp)
+                found = await services.lookups.run(services.executor, offset_of_max_timestamp, log)
             else:
-                found = await services.lookups.run(services.executor, log.offset_for_time, timestamp)
+                found = await services.lookups.run(services.executor, offset_for_time, log, timestamp)
         except (FlintError, OSError) as error:
             answer.error_code = error_code_of(error)
             continue

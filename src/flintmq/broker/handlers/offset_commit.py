@@ -36,11 +36,9 @@ def handle(request: Request, message: OffsetCommitRequest, services: Services) -
 
     def with_refused(answer: Message) -> Message:
         assert isinstance(answer, OffsetCommitResponse)
+        answered = {(one.name, one.topic_id): one for one in answer.topics}
         for topic in refused:
-            same = next(
-                (one for one in answer.topics if (one.name, one.topic_id) == (topic.name, topic.topic_id)),
-                None,
-            )
+            same = answered.get((topic.name, topic.topic_id))
             if same is None:
                 answer.topics.append(topic)
             else:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import error_code_of, finish_answer, reason_of, start_answer
 from flintmq.broker.request import Pieces, Request
+from flintmq.broker.transactional import Admission
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
@@ -35,13 +37,17 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 def handle(request: Request, services: Services) -> Awaitable[None] | None:
     assert request.frame is not None
     message = decode_request(request.frame, request.body_position, request.version)
-    if _is_simple(message, services):
-        _Produce(request, message.acks, message.timeout_ms).run(message, services)
+    admission = None
+    is_simple = _is_simple(message, services)
+    if is_simple and message.transactional_id is not None:
+        admission = Admission(message, request.version, services)
+    if is_simple and (admission is None or admission.is_known):
+        _Produce(request, message.acks, message.timeout_ms, admission).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message.acks, message.timeout_ms).run_slowly(message, services)
+    return _Produce(request, message.acks, message.timeout_ms, admission).run_slowly(message, services)
 
 
 def _is_simple(message: ProduceRequest, services: Services) -> bool:
@@ -63,10 +69,20 @@ def _is_simple(message: ProduceRequest, services: Services) -> bool:
 class _Produce:
     """One request on its way: what was appended, and what is still to become visible."""
 
-    __slots__ = ("_acks", "_answers", "_finished", "_request", "_timeout_ms", "_timer", "_waiting")
+    __slots__ = (
+        "_acks",
+        "_admission",
+        "_answers",
+        "_finished",
+        "_request",
+        "_timeout_ms",
+        "_timer",
+        "_waiting",
+    )
 
-    def __init__(self, request: Request, acks: int, timeout_ms: int) -> None:
+    def __init__(self, request: Request, acks: int, timeout_ms: int, admission: Admission | None) -> None:
         self._request = request
+        self._admission = admission
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._answers: list[tuple[str | bytes, list[Produced]]] = []
@@ -94,8 +110,10 @@ class _Produce:
         self._finish(services)
 
     async def run_slowly(self, message: ProduceRequest, services: Services) -> None:
-        """The same, where batches are opened in a thread. A barrier keeps later requests behind it."""
+        """The same, where something takes time. A barrier keeps later requests behind it."""
         refusal = self._refusal(message)
+        if message.transactional_id is not None:
+            await self._ask_admission(message, services)
         for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
@@ -116,14 +134,19 @@ class _Produce:
         if self._request.pieces is not None:
             self._request.connection.answered(self._request)
 
+    async def _ask_admission(self, message: ProduceRequest, services: Services) -> None:
+        """ORDER: a topic that the request makes is there BEFORE its partitions are added to the transaction."""
+        if self._admission is None:
+            for topic, _ in message.topics:
+                with suppress(FlintError, OSError):  # told for each partition when it is tried again below
+                    await _create_if_missing(services, topic)
+            self._admission = Admission(message, self._request.version, services)
+        await self._admission.known()
+
     def _refusal(self, message: ProduceRequest) -> RequestError | None:
         """What is wrong with the request as a whole is told for each partition."""
         if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             return RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
-        if message.transactional_id is not None:
-            return RequestError(
-                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "Transactions are not available in this version."
-            )
         return None
 
     def _partition(self, services: Services, topic: str | bytes, index: int) -> Partition:
@@ -149,10 +172,7 @@ class _Produce:
     def _checked(self, partition: Partition, records: memoryview | None, now_ms: int) -> BatchHeader:
         if records is None:
             raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
-        header = partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
-        if header.attributes & TRANSACTIONAL:
-            raise RequestError(ErrorCode.INVALID_TXN_STATE, "No transaction is open.")
-        return header
+        return partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
 
     def _append(
         self,
@@ -162,6 +182,8 @@ class _Produce:
         header: BatchHeader,
         now_ms: int,
     ) -> None:
+        if header.attributes & TRANSACTIONAL:
+            self._check_transaction(partition, header)
         base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
         log = partition.log
         answers.append(Produced(partition.index, 0, base_offset, append_time_ms, log.start_offset))
@@ -169,6 +191,15 @@ class _Produce:
             place = (len(self._answers) - 1, len(answers) - 1)
             self._waiting.add(place)
             partition.when_visible(last_offset, lambda failure: self._visible(place, failure))
+
+    def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
+        """Directly before it is written: whatever took time may have outlived the transaction."""
+        if self._admission is None:
+            raise RequestError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "A transactional batch needs a request with its transactional id.",
+            )
+        self._admission.check(partition, header)
 
     def _visible(self, place: tuple[int, int], failure: str | None) -> None:
         if place not in self._waiting:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 from flintmq.effects import Disk, read_file
 from flintmq.errors import CorruptionError
+from flintmq.storage.aborted import AbortedTransaction, decode_aborted
 from flintmq.storage.compaction.cleaned import CleanedSegment
 from flintmq.storage.compaction.filtering import (
     BatchFilter,
@@ -27,7 +28,7 @@ from flintmq.storage.compaction.grouping import SegmentSizes, group_segments
 from flintmq.storage.compaction.job import Damage, GroupResult, Job, Progress, SegmentInput, Summary
 from flintmq.storage.compaction.keys import KeyMap
 from flintmq.storage.compaction.reading import Batch, DamagedBatch, Pace, read_batches, unreadable
-from flintmq.storage.compaction.transactions import AbortedTransaction, Transactions, decode_aborted
+from flintmq.storage.compaction.transactions import Transactions
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 
 _PROGRESS_BYTES = 16 * 1024 * 1024

@@ -29,10 +29,11 @@ from flintmq.model.batch import (
     BatchHeader,
 )
 from flintmq.model.compression import Codec, decompress
+from flintmq.model.markers import control_type
 from flintmq.model.record_walk import RecordColumns, locate, rebuild, walk
 from flintmq.model.records import with_payload
 from flintmq.storage.compaction.keys import SPECIAL, SUPERSEDED, KeyMap
-from flintmq.storage.compaction.transactions import Transactions, control_type
+from flintmq.storage.compaction.transactions import Transactions
 
 UNPACKED_BYTES_MAX = 1 << 30
 """What a batch may decompress to: the broker took it without looking, and this process has memory of its own."""

@@ -7,48 +7,11 @@ holds its marker as long as some of its data was met, if only in this pass.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from flintmq.errors import CorruptionError
 from flintmq.model.batch import BatchHeader
-
-ABORT, COMMIT = 0, 1
-
-_ENTRY = struct.Struct(">hqqqq")
-_VERSION = 0
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a `.txnindex`; the last offset is its marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
-    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
-
-
-def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    if len(data) % _ENTRY.size:
-        raise CorruptionError(f"A transaction index of {len(data)} bytes is cut short.")
-    found = []
-    for version, *fields in _ENTRY.iter_unpack(data):
-        if version != _VERSION:
-            raise CorruptionError(f"A transaction index has version {version}; {_VERSION} is known.")
-        found.append(AbortedTransaction(*fields))
-    return found
-
-
-def control_type(key: bytes | None) -> int:
-    """What a control record is, by its key: a version and a type, of two bytes each."""
-    if key is None or len(key) < 4:
-        raise CorruptionError("A control record has no type.")
-    return int.from_bytes(key[2:4], "big", signed=True)
+from flintmq.model.markers import ABORT, COMMIT
+from flintmq.storage.aborted import AbortedTransaction
 
 
 class _Aborted:

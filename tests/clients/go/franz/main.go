@@ -34,6 +34,12 @@ func main() {
 		"log-dirs":        logDirs,
 		"producers":       producers,
 		"leaders":         leaders,
+
+		"transactions":         transactions,
+		"transaction-fenced":   transactionFenced,
+		"transaction-offsets":  transactionOffsets,
+		"transaction-admin":    transactionAdmin,
+		"transaction-versions": transactionVersions,
 	})
 }
 
@@ -73,6 +79,12 @@ func (s *sent) Log(_ kgo.LogLevel, message string, _ ...any) {
 		defer s.mutex.Unlock()
 		s.requests[request] = true
 	}
+}
+
+func (s *sent) forget() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.requests = map[string]bool{}
 }
 
 // versions shows that the scenarios here speak Kafka's newest versions, with topic ids in produce and fetch.

@@ -13,6 +13,7 @@ from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.model.batch import HEADER_SIZE, read_header
 from flintmq.model.compression import Codec
+from flintmq.storage.aborted import AbortedTransaction, decode_aborted
 from flintmq.storage.compaction.cleaning import clean
 from flintmq.storage.compaction.job import (
     Damage,
@@ -28,7 +29,6 @@ from flintmq.storage.compaction.job import (
     encode_job,
 )
 from flintmq.storage.compaction.swapping import CLEANED
-from flintmq.storage.compaction.transactions import AbortedTransaction, decode_aborted
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.batches import split
 from support.log_on_disk import FOLDER, NOW_MS, LogOnDisk

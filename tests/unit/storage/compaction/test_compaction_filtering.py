@@ -10,9 +10,10 @@ from flintmq.errors import CorruptionError
 from flintmq.model.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader, crc_is_right, place, read_header
 from flintmq.model.compression import Codec
 from flintmq.model.records import NewRecord, Record, build_batch, records_of
+from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.compaction.filtering import BatchFilter, Filtered, Outcome
 from flintmq.storage.compaction.keys import KeyMap
-from flintmq.storage.compaction.transactions import AbortedTransaction, Transactions
+from flintmq.storage.compaction.transactions import Transactions
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000

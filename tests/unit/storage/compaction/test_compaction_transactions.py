@@ -6,15 +6,9 @@ import pytest
 
 from flintmq.errors import CorruptionError
 from flintmq.model.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from flintmq.storage.compaction.transactions import (
-    ABORT,
-    COMMIT,
-    AbortedTransaction,
-    Transactions,
-    control_type,
-    decode_aborted,
-    encode_aborted,
-)
+from flintmq.model.markers import ABORT, COMMIT, control_type
+from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
+from flintmq.storage.compaction.transactions import Transactions
 
 
 def batch(first: int, last: int, producer_id: int, attributes: int = TRANSACTIONAL) -> BatchHeader:

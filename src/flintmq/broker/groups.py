@@ -1,4 +1,4 @@
-"""The coordinators of a broker, from its settings: which internal topics there are, and what lives in them."""
+"""The coordinator of groups, from the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,0 +1,34 @@
+"""ListTransactions (66), versions 0–2: by state and producer, by age from version 1 on, by name from version 2 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.request import Request
+from flintmq.coordination.machine import Token
+from flintmq.coordination.shard import State
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from flintmq.transactions.listing import list_transactions
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+# All shards are asked at once, and answer at once.
+_ASKING: Token = -1
+
+
+def handle(
+    request: Request, message: ListTransactionsRequest, services: Services
+) -> ListTransactionsResponse:
+    now_ms = services.clock.now_ms()
+    # Of none, for what is to be said of the request itself.
+    response = list_transactions([], message, now_ms)
+    for shard in services.transactions:
+        if shard.state is State.LOADING:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if shard.state is State.ACTIVE:
+            for _, part in shard.machine.list_transactions(_ASKING, message, now_ms).replies:
+                assert isinstance(part, ListTransactionsResponse)
+                response.transaction_states += part.transaction_states
+    return response

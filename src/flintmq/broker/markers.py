@@ -1,0 +1,63 @@
+"""Writing the ends of transactions to partitions that this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flintmq.broker.answers import error_code_of
+from flintmq.cluster.partitions import Partitions
+from flintmq.coordination.coordinator import Coordinator
+from flintmq.effects import Clock
+from flintmq.errors import ErrorCode, FlintError
+from flintmq.groups.machine import Groups
+from flintmq.metrics import TransactionCounters
+from flintmq.model.markers import Marker
+
+Done = Callable[[ErrorCode], object]
+
+
+class Markers:
+    def __init__(
+        self,
+        partitions: Partitions,
+        groups: Coordinator[Groups],
+        clock: Clock,
+        counters: TransactionCounters | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._clock = clock
+        self.counters = counters or TransactionCounters()
+
+    def is_awaited(self, topic: str, index: int, producer_id: int) -> bool:
+        """Whether a transaction of that producer is open there."""
+        partition = self._partitions.get(topic, index)
+        return partition is not None and partition.log.producers.is_open(producer_id)
+
+    def write(self, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done) -> None:
+        """`done` is called with NONE when the marker is visible, now or later, or with what kept it from that."""
+        partition = self._partitions.get(topic, index)
+        if partition is None:
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        # Groups must learn which of their offsets count from now on.
+        shard = self._groups.shard_at(index) if topic == self._groups.topic else None
+        try:
+            if shard is not None:
+                appended = shard.end_transaction(marker, bumps_epoch=bumps_epoch)
+            else:
+                appended = partition.append_marker(marker, self._clock.now_ms(), bumps_epoch=bumps_epoch)
+        except (FlintError, OSError) as error:
+            done(error_code_of(error))
+            return
+        if marker.committed:
+            self.counters.markers_committed += 1
+        else:
+            self.counters.markers_aborted += 1
+        if partition.is_visible(appended.last_offset):
+            done(ErrorCode.NONE)
+        else:
+            partition.when_visible(
+                appended.last_offset,
+                lambda failure: done(ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR),
+            )

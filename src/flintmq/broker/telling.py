@@ -1,0 +1,106 @@
+"""Telling the partitions of a decided transaction of its end, until each has been told or is gone.
+
+A transaction may touch thousands of partitions: their markers are written some hundred in a turn of the loop, the
+first of them in the step in which it is begun. What a partition does not take is tried again, all of them together
+once a second. Invariant: `ended` is called once, with True when every partition was told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from flintmq.broker.markers import Markers
+from flintmq.effects import Timers
+from flintmq.errors import ErrorCode
+from flintmq.model.markers import Marker
+from flintmq.transactions.decision import MarkerWork
+from flintmq.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+MARKERS_PER_TURN = 100
+_RETRY_S = 1.0
+# What a partition that is past the transaction says to its marker: it needs none.
+_NEEDS_NONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class Telling:
+    def __init__(
+        self,
+        work: MarkerWork,
+        markers: Markers,
+        timers: Timers,
+        *,
+        goes_on: Callable[[], bool],
+        ended: Callable[[Telling, bool], object],
+    ) -> None:
+        """`goes_on` is false once the decision is no longer this broker's to carry out."""
+        self.work = work
+        self.untold = set(work.partitions)
+        self._marker = Marker(work.producer_id, work.producer_epoch, work.coordinator_epoch, work.committed)
+        self._markers = markers
+        self._timers = timers
+        self._goes_on = goes_on
+        self._ended = ended
+        self._is_over = False
+        # Those that did not take it, for the next try.
+        self._failed: list[TopicPartition] = []
+
+    def begin(self) -> None:
+        if self.untold:
+            self._tell(self.work.partitions)
+        else:
+            self._end(True)
+
+    def _tell(self, places: Sequence[TopicPartition]) -> None:
+        if not self._may_go_on():
+            return
+        for place in places[:MARKERS_PER_TURN]:
+            self._markers.write(
+                *place,
+                self._marker,
+                bumps_epoch=self.work.transaction_version >= EPOCH_BUMP_VERSION,
+                done=partial(self._told, place),
+            )
+        if len(places) > MARKERS_PER_TURN:
+            self._timers.call_soon(self._tell, places[MARKERS_PER_TURN:])
+
+    def _told(self, place: TopicPartition, code: ErrorCode) -> None:
+        if code in _NEEDS_NONE or self._is_past(place, code):
+            self.untold.discard(place)
+            if not self.untold:
+                self._end(True)
+        elif self._may_go_on():
+            self._markers.counters.markers_retried += 1
+            if not self._failed:
+                logger.warning(
+                    "%s-%d, perhaps with others, takes no marker of %s: %s",
+                    *place,
+                    self.work.transactional_id,
+                    code.name,
+                )
+                self._timers.call_later(_RETRY_S, self._try_again)
+            self._failed.append(place)
+
+    def _is_past(self, place: TopicPartition, code: ErrorCode) -> bool:
+        """An operator's marker may name a later coordinator. That is the end only where it ended something: who
+        takes it for one leaves what is open there open for ever."""
+        return code is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not self._markers.is_awaited(
+            *place, self.work.producer_id
+        )
+
+    def _try_again(self) -> None:
+        places, self._failed = self._failed, []
+        self._tell(places)
+
+    def _may_go_on(self) -> bool:
+        if not self._goes_on():
+            self._end(False)
+        return not self._is_over
+
+    def _end(self, is_complete: bool) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._ended(self, is_complete)

@@ -1,0 +1,265 @@
+"""The coordinator of transactions: the machine's decisions, carried out in the partitions that took part.
+
+    EndTxn → decided, and safe → a marker in each partition → complete → reply
+
+Markers are written in the step in which the decision becomes safe, before its reply goes: who has committed finds
+the records to be committed, and may begin the next transaction at once. Only where there are very many, or where one
+cannot be written, the rest follow. What a crash leaves decided and not complete is found by loading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from flintmq.broker.markers import Markers
+from flintmq.broker.telling import Telling
+from flintmq.cluster.metadata import Metadata
+from flintmq.cluster.partition import Partition
+from flintmq.cluster.partitions import Partitions
+from flintmq.cluster.producer_ids import ProducerIds
+from flintmq.cluster.topics import NewTopic, Topics
+from flintmq.coordination.coordinator import Coordinator
+from flintmq.coordination.machine import Decision
+from flintmq.coordination.shard import Shard, State
+from flintmq.effects import Clock, Executor, Timers
+from flintmq.errors import ErrorCode, FlintError
+from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from flintmq.protocol.structures import Message
+from flintmq.settings import BrokerConfig
+from flintmq.transactions.decision import MarkerWork, TransactionDecision
+from flintmq.transactions.machine import Transactions, TransactionSettings
+from flintmq.transactions.replies import AddedTransaction
+from flintmq.transactions.transaction import State as TransactionState
+from flintmq.transactions.transaction import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+# By which version of AddPartitionsToTxn brokers ask for themselves.
+_ADDING_VERSION = 5
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class TransactionCoordinator(Coordinator[Transactions]):
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        markers: Markers,
+        producer_ids: ProducerIds,
+        metadata: Metadata,
+        topics: Topics,
+        partitions: Partitions,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+    ) -> None:
+        super().__init__(
+            TRANSACTIONS_TOPIC,
+            lambda partition: _machine(config(), partition),
+            lambda: _state_topic(config(), brokers=1),
+            metadata=metadata,
+            topics=topics,
+            partitions=partitions,
+            clock=clock,
+            timers=timers,
+            executor=executor,
+            settled=self._carry_on,
+        )
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Who waits for a decided transaction to be complete, by transactional id.
+        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
+        # Decisions that some partitions have not been told of yet.
+        self._tellings: dict[Telling, None] = {}
+
+    def close(self) -> None:
+        super().close()
+        for task in self._tasks:
+            task.cancel()
+
+    # ---- taking part
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        adds: bool,
+    ) -> asyncio.Future[Codes]:
+        """Whether these partitions take part in the producer's transaction; with `adds`, let them.
+
+        Most often it is known at once: the future is done then.
+        """
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            by_topic.setdefault(topic, []).append(index)
+        asked = AddedTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            verify_only=not adds,
+            topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+                for topic, indexes in by_topic.items()
+            ],
+        )
+        known: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+
+        def answer(message: Message) -> None:
+            assert isinstance(message, AddPartitionsToTxnResponse)
+            if not known.done():
+                known.set_result(_codes_in(message))
+
+        def fail(code: ErrorCode) -> None:
+            if not known.done():
+                places = [(topic, index) for topic, indexes in by_topic.items() for index in indexes]
+                known.set_result(dict.fromkeys(places, code))
+
+        self.ask(
+            transactional_id,
+            lambda machine, token: machine.add_partitions(
+                token, asked, _ADDING_VERSION, self._clock.now_ms()
+            ),
+            answer=answer,
+            fail=fail,
+        )
+        return known
+
+    def takes_part(self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition) -> bool:
+        """Whether a batch of that producer may be written there now."""
+        shard = self.shard_of(transactional_id)
+        if shard is None or shard.state is not State.ACTIVE:
+            return False
+        transaction = shard.machine.get(transactional_id)
+        return (
+            transaction is not None
+            and transaction.state is TransactionState.ONGOING
+            and (transaction.producer_id, transaction.epoch) == (producer_id, epoch)
+            and place in transaction.partitions
+        )
+
+    async def completed(self, transactional_id: str, timeout_s: float) -> None:
+        """Wait until its decided transaction, if it has one, is complete; not for longer than that."""
+        shard = self.shard_of(transactional_id)
+        if shard is None or shard.state is not State.ACTIVE:
+            return
+        transaction = shard.machine.get(transactional_id)
+        if transaction is None or not transaction.is_decided:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._awaited.setdefault(transactional_id, [])
+        waiting.append(done)
+        timer = self._timers.call_later(timeout_s, lambda: None if done.done() else done.set_result(None))
+        try:
+            await done
+        finally:
+            timer.cancel()
+            waiting.remove(done)
+            if not waiting:
+                self._awaited.pop(transactional_id, None)
+
+    @property
+    def markers_waiting(self) -> int:
+        """That are decided and not in their partitions yet."""
+        return sum(len(telling.untold) for telling in self._tellings)
+
+    async def new_producer_id(self, transactional_id: str) -> int:
+        """One that a step of this transactional id may need; -1 if it will not, or cannot be taken now."""
+        shard = self.shard_of(transactional_id)
+        if (
+            shard is None
+            or shard.state is not State.ACTIVE
+            or not shard.machine.wants_producer_id(transactional_id)
+        ):
+            return -1
+        return await self._producer_ids.take()
+
+    # ---- carrying out
+
+    def _carry_on(self, shard: Shard[Transactions], decision: Decision) -> None:
+        if not isinstance(decision, TransactionDecision):
+            return
+        for work in decision.markers:
+            self._write_markers(shard, work)
+        for transactional_id in decision.wants_producer_id:
+            task = asyncio.ensure_future(self._time_out(shard, transactional_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _time_out(self, shard: Shard[Transactions], transactional_id: str) -> None:
+        try:
+            producer_id = await self._producer_ids.take()
+        except FlintError as error:
+            logger.error("%s times out later: no producer id can be had: %s", transactional_id, error)
+            return
+        shard.carry_out(
+            lambda machine: [
+                machine.time_out(transactional_id, new_producer_id=producer_id, now_ms=self._clock.now_ms())
+            ]
+        )
+
+    def _write_markers(self, shard: Shard[Transactions], work: MarkerWork) -> None:
+        def ended(telling: Telling, is_complete: bool) -> None:
+            del self._tellings[telling]
+            if is_complete:
+                self._complete(shard, work)
+
+        telling = Telling(
+            work, self._markers, self._timers, goes_on=lambda: shard.state is State.ACTIVE, ended=ended
+        )
+        self._tellings[telling] = None
+        telling.begin()
+
+    def _complete(self, shard: Shard[Transactions], work: MarkerWork) -> None:
+        shard.carry_out(
+            lambda machine: [
+                machine.markers_written(
+                    work.transactional_id, work.producer_id, work.producer_epoch, self._clock.now_ms()
+                )
+            ]
+        )
+        for waiting in self._awaited.get(work.transactional_id, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+def _codes_in(message: AddPartitionsToTxnResponse) -> Codes:
+    return {
+        (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+        for result in message.results_by_transaction
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }
+
+
+def _machine(config: BrokerConfig, partition: Partition) -> Transactions:
+    settings = TransactionSettings(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        expiration_ms=config.transactional_id_expiration_ms,
+        sweep_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+    return Transactions(settings, coordinator_epoch=partition.leader_epoch)
+
+
+def _state_topic(config: BrokerConfig, *, brokers: int) -> NewTopic:
+    replicas = min(config.transaction_state_log_replication_factor, brokers)
+    return NewTopic(
+        TRANSACTIONS_TOPIC,
+        config.transaction_state_log_num_partitions,
+        replicas,
+        {},
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )

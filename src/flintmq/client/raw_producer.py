@@ -1,0 +1,250 @@
+"""Writing records that are already bytes: many partitions in one request, a few requests in flight, each batch once.
+
+    producer = RawProducer(client, codec=Codec.ZSTD, transaction=transaction)
+    producer.send({("orders", 0): Records(payload, record_count=500, timestamp_ms=now)})
+    producer.flush()
+
+Invariant: the batches of one partition are written in the order in which they were sent, each once. They carry
+sequence numbers (KIP-98); no more of them are in flight than a broker remembers, so that one sent again after a lost
+connection is recognised. While something is in flight the client's connections are the producer's alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from flintmq.client.admin import TopicPartition
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.connection import BrokerConnection
+from flintmq.client.failures import ClientError, check
+from flintmq.client.retries import RETRIABLE
+from flintmq.client.transactional import OpenedTransaction
+from flintmq.effects import Buffer
+from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
+from flintmq.model.batch import NO_EPOCH, TRANSACTIONAL, BatchHeader, advance_sequence
+from flintmq.model.compression import Codec
+from flintmq.model.records import MAGIC, with_payload
+from flintmq.model.uuids import ZERO_UUID
+from flintmq.protocol.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+IN_FLIGHT_MAX: Final = 5
+"""Batches of one producer in one partition that a broker recognises when they come again."""
+
+_ALL: Final = -1
+_FIRST_ADDING: Final = 12
+_LAST_VERSION_BY_NAME: Final = 12
+
+
+class Records(NamedTuple):
+    """The records of one batch, not compressed, whose timestamps are all the same."""
+
+    payload: Buffer
+    record_count: int
+    timestamp_ms: int
+
+
+class _Flight(NamedTuple):
+    connection: BrokerConnection
+    batches: Mapping[TopicPartition, bytes]
+
+
+class RawProducer:
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        codec: Codec = Codec.NONE,
+        transaction: OpenedTransaction | None = None,
+        attempts: int | None = None,
+    ) -> None:
+        self._client = client
+        self._codec = codec
+        self._transaction = transaction
+        self._attempts = client.attempts if attempts is None else attempts
+        self._identity = self._take_identity()
+        self._sequences: dict[TopicPartition, int] = {}
+        self._unwritten: dict[TopicPartition, deque[bytes]] = {}
+        """Batches that are not known to be written, in their order."""
+        self._flights: deque[_Flight] = deque()
+        self._known: set[TopicPartition] = set()
+        """Where the producer has written. Elsewhere a broker takes whatever comes first for the beginning."""
+
+    def _take_identity(self) -> tuple[int, int]:
+        if self._transaction is not None:
+            return self._transaction.producer_id, self._transaction.epoch
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
+        answer = self._client.call(request, InitProducerIdResponse, lambda one: check(one.error_code))
+        return answer.producer_id, answer.producer_epoch
+
+    def send(self, batches: Mapping[TopicPartition, Records]) -> None:
+        """One batch for each of these partitions, whose topics the client must know; waits if it must."""
+        for place, records in batches.items():
+            self._unwritten.setdefault(place, deque()).append(self._sealed(place, records))
+        by_leader: dict[int, list[TopicPartition]] = {}
+        try:
+            for place in batches:
+                by_leader.setdefault(self._client.leader(*place), []).append(place)
+            while self._flights and (
+                len(self._flights) + len(by_leader) > IN_FLIGHT_MAX or self._begins(batches)
+            ):
+                self._land()
+            for node, places in by_leader.items():
+                self._take_off(node, {place: self._unwritten[place][-1] for place in places})
+        except (ClientError, RequestError) as error:
+            self._recover(error)
+
+    def _begins(self, places: Iterable[TopicPartition]) -> bool:
+        """Whether the very first batch of one of these is on its way: no other may be sent behind it."""
+        return any(place not in self._known and len(self._unwritten[place]) > 1 for place in places)
+
+    def flush(self) -> None:
+        """Returns when all is written."""
+        try:
+            while self._flights:
+                self._land()
+        except (ClientError, RequestError) as error:
+            self._recover(error)
+
+    def _sealed(self, place: TopicPartition, records: Records) -> bytes:
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = advance_sequence(sequence, records.record_count)
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=NO_EPOCH,
+            magic=MAGIC,
+            crc=0,
+            attributes=0 if self._transaction is None else TRANSACTIONAL,
+            last_offset_delta=records.record_count - 1,
+            base_timestamp=records.timestamp_ms,
+            max_timestamp=records.timestamp_ms,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            base_sequence=sequence,
+            record_count=records.record_count,
+        )
+        return with_payload(header, records.payload, self._codec)
+
+    # ---- as long as all goes well
+
+    def _take_off(self, node: int, batches: Mapping[TopicPartition, bytes]) -> None:
+        connection = self._client.broker(node)
+        by_name = any(self._topic_id(topic) == ZERO_UUID for topic, _ in batches)
+        if self._transaction is not None and connection.served.choose(ProduceRequest) < _FIRST_ADDING:
+            raise ProtocolError("the broker does not add partitions to a transaction by Produce (version 12)")
+        request = self._request(batches)
+        highest = _LAST_VERSION_BY_NAME if by_name else None
+        connection.send(request, self._client.request_timeout_s, highest=highest)
+        self._flights.append(_Flight(connection, batches))
+
+    def _land(self) -> None:
+        """Take the oldest answer. What it says is written is not unwritten any more, whatever else it says."""
+        flight = self._flights.popleft()
+        answer = flight.connection.receive(ProduceResponse, self._client.request_timeout_s)
+        failed = self._judge(flight.batches, answer)
+        if failed:
+            raise failed[0]
+
+    # ---- when it does not
+
+    def _recover(self, error: FlintError) -> None:
+        """Wait for what is under way, then write what is left one by one, until it is written or hopeless."""
+        while self._flights:
+            try:
+                self._land()
+            except (ClientError, RequestError):
+                # Behind a batch that failed the others of its partition are out of order: they are sent again.
+                pass
+        failures = 0
+        while True:
+            failures += 1
+            if not _may_pass(error) or failures >= self._attempts:
+                raise error
+            self._client.note_failure(error)
+            self._client.pause(failures)
+            left = self._unwritten_count
+            try:
+                self._write_oldest()
+                return
+            except (ClientError, RequestError) as again:
+                error = again
+                if self._unwritten_count < left:
+                    failures = 0
+
+    @property
+    def _unwritten_count(self) -> int:
+        return sum(map(len, self._unwritten.values()))
+
+    def _write_oldest(self) -> None:
+        """Until nothing is left; one batch of each partition at a time, and nothing else in flight."""
+        while self._unwritten:
+            self._client.freshen()
+            by_leader: dict[int, dict[TopicPartition, bytes]] = {}
+            for place, batches in self._unwritten.items():
+                by_leader.setdefault(self._client.leader(*place), {})[place] = batches[0]
+            for node, oldest in by_leader.items():
+                self._take_off(node, oldest)
+                self._land()
+
+    # ---- requests and answers
+
+    def _judge(self, batches: Mapping[TopicPartition, bytes], answer: ProduceResponse) -> list[RequestError]:
+        names = {self._topic_id(topic): topic for topic, _ in batches}
+        failed: list[RequestError] = []
+        told: set[TopicPartition] = set()
+        for topic in answer.responses:
+            for one in topic.partition_responses:
+                place = topic.name or names.get(topic.topic_id, ""), one.index
+                told.add(place)
+                try:
+                    # A duplicate is a batch whose answer was lost and whose offset the broker has forgotten.
+                    if one.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                        check(one.error_code, one.error_message, what=f"{place[0]}-{place[1]}")
+                except RequestError as error:
+                    failed.append(error)
+                    continue
+                self._written(place, batches.get(place))
+        if told != set(batches):
+            raise ProtocolError("the broker's answer is not about the partitions that were written to")
+        return failed
+
+    def _written(self, place: TopicPartition, batch: bytes | None) -> None:
+        """It, and all before it: a broker that knows the producer takes no batch whose predecessor it has not."""
+        waiting = self._unwritten.get(place, deque())
+        if not any(one is batch for one in waiting):
+            raise ProtocolError(f"the broker says twice that it wrote a batch of {place[0]}-{place[1]}")
+        while waiting.popleft() is not batch:
+            pass
+        if not waiting:
+            del self._unwritten[place]
+        self._known.add(place)
+
+    def _request(self, batches: Mapping[TopicPartition, bytes]) -> ProduceRequest:
+        topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}
+        for (topic, partition), batch in batches.items():
+            data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
+            topics.setdefault(topic, []).append(data)
+        return ProduceRequest(
+            transactional_id=None if self._transaction is None else self._transaction.id,
+            acks=_ALL,
+            timeout_ms=int(self._client.request_timeout_s * 1000),
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=name, topic_id=self._topic_id(name), partition_data=data)
+                for name, data in topics.items()
+            ],
+        )
+
+    def _topic_id(self, topic: str) -> bytes:
+        known = self._client.view.topics.get(topic)
+        return ZERO_UUID if known is None else known.id
+
+
+def _may_pass(error: FlintError) -> bool:
+    return isinstance(error, ClientError) or (isinstance(error, RequestError) and error.code in RETRIABLE)

@@ -1,0 +1,103 @@
+"""Which files hold a range of offsets, for readers that share the broker's disk. Only FlintMQ can be asked this.
+
+NotFlintMQ is raised where another broker answers; then everything is to be fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flintmq.client.admin import TopicPartition
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.maintenance import exchange_own
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
+
+_COMMITTED, _UNCOMMITTED = 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A complete segment. Who opens it and finds another size reads another file than was meant."""
+
+    path: str
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Its marker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    topic_id: bytes
+    folder: str
+    segments: tuple[SegmentFile, ...]
+    """Ascending. Offsets between and after them are to be fetched."""
+    aborted: tuple[AbortedTransaction, ...]
+    """Those with records in these segments."""
+
+
+def describe_segments(
+    client: ClusterClient, ranges: Mapping[TopicPartition, tuple[int, int]], *, committed: bool
+) -> dict[TopicPartition, PartitionFiles]:
+    """The files of these ranges of offsets (the last one excluded). A partition that has none is not there."""
+
+    def ask() -> dict[TopicPartition, PartitionFiles]:
+        client.freshen()
+        by_leader: dict[int, dict[str, list[DescribeSegmentsRequest.SegmentsPartition]]] = {}
+        for (topic, index), (start, end) in ranges.items():
+            wanted = DescribeSegmentsRequest.SegmentsPartition(
+                partition_index=index, start_offset=start, end_offset=end
+            )
+            by_leader.setdefault(client.leader(topic, index), {}).setdefault(topic, []).append(wanted)
+        requests = {
+            node: DescribeSegmentsRequest(
+                isolation_level=_COMMITTED if committed else _UNCOMMITTED,
+                topics=[
+                    DescribeSegmentsRequest.SegmentsTopic(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
+            )
+            for node, topics in by_leader.items()
+        }
+        answers = exchange_own(client, requests, DescribeSegmentsResponse)
+        return {
+            (topic.name, one.partition_index): _files(topic.topic_id, one)
+            for answer in answers.values()
+            for topic in answer.topics
+            for one in topic.partitions
+            if one.error_code == ErrorCode.NONE and one.segments
+        }
+
+    # Not again and again at a broker that does not know the question.
+    return client.attempt(ask, repeatable=False)
+
+
+def _files(topic_id: bytes, one: DescribeSegmentsResponse.DescribedPartition) -> PartitionFiles:
+    return PartitionFiles(
+        topic_id=bytes(topic_id),
+        folder=one.folder,
+        segments=tuple(
+            SegmentFile(
+                f"{one.folder}/{segment.base_offset:020d}.log",
+                segment.base_offset,
+                segment.end_offset,
+                segment.size,
+                segment.max_timestamp,
+            )
+            for segment in one.segments
+        ),
+        aborted=tuple(
+            AbortedTransaction(aborted.producer_id, aborted.first_offset, aborted.last_offset)
+            for aborted in one.aborted
+        ),
+    )

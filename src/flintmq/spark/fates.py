@@ -1,0 +1,67 @@
+"""What became of the transactions that a decision names, and what follows from it for the batch. Pure.
+
+    open        as it was left: it can be committed or aborted
+    committed   its records are there
+    aborted     its records are not there: the broker ended it because nobody did in time
+    unknown     its transactional id was used again, or is forgotten
+
+A decision is carried out wholly or not at all: only if nothing of it is lost is the rest committed, and only if
+nothing of it is committed is the batch written anew. What is neither is torn, and somebody has to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+from flintmq.client.transactional import OpenedTransaction
+from flintmq.client.transactions import DescribedTransaction
+
+_COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
+_ABORTED: Final = ("PrepareAbort", "CompleteAbort")
+
+
+class Fate(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Verdict(Enum):
+    COMMIT = "commit"
+    """What is open is to be committed; it may be nothing any more."""
+    REWRITE = "rewrite"
+    """Nothing is committed, and not all of it can be."""
+    TORN = "torn"
+    """A part is committed and a part is lost, or nobody can tell."""
+
+
+def fate_of(transaction: OpenedTransaction, described: DescribedTransaction | None) -> Fate:
+    if described is None or described.producer_id != transaction.producer_id:
+        return Fate.UNKNOWN
+    if described.state == "Ongoing" and described.epoch == transaction.epoch:
+        return Fate.OPEN
+    # Its end bumps the epoch by one. One that is further on belongs to whoever took the id since.
+    if described.epoch == transaction.epoch + 1:
+        if described.state in _COMMITTED:
+            return Fate.COMMITTED
+        if described.state in _ABORTED:
+            return Fate.ABORTED
+    return Fate.UNKNOWN
+
+
+def fates_of(
+    transactions: Iterable[OpenedTransaction], described: Mapping[str, DescribedTransaction]
+) -> dict[OpenedTransaction, Fate]:
+    return {one: fate_of(one, described.get(one.id)) for one in transactions}
+
+
+def judge(fates: Collection[Fate]) -> Verdict:
+    lost = any(fate in (Fate.ABORTED, Fate.UNKNOWN) for fate in fates)
+    if not lost:
+        return Verdict.COMMIT
+    if any(fate in (Fate.COMMITTED, Fate.UNKNOWN) for fate in fates):
+        return Verdict.TORN
+    return Verdict.REWRITE

@@ -1,0 +1,34 @@
+"""docs/spark.md names every option of the source and the sink, in the words of the code's own lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flintmq.spark.declared import OPTIONS
+from flintmq.spark.session import defaults
+from flintmq.spark.sink_options import COLUMNS, SINK_OPTIONS
+
+MANUAL = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text()
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def test_every_option_of_the_source_is_in_the_manual() -> None:
+    table = "\n".join(
+        f"| `{one.name}` | {one.scope.value} | {cell(one.default)} | {cell(one.meaning)} |" for one in OPTIONS
+    )
+    assert table in MANUAL, f"put this into docs/spark.md:\n{table}"
+
+
+def test_every_option_of_the_sink_is_in_the_manual() -> None:
+    table = "\n".join(f"| `{one.name}` | {cell(one.default)} | {cell(one.meaning)} |" for one in SINK_OPTIONS)
+    assert table in MANUAL, f"put this into docs/spark.md:\n{table}"
+
+
+def test_every_column_and_every_default_setting_is_in_the_manual() -> None:
+    for name in COLUMNS:
+        assert f"| `{name}` |" in MANUAL
+    for name in defaults("local[2]"):
+        assert f"`{name}" in MANUAL

@@ -1,0 +1,243 @@
+"""A segment's file in a worker: read only if it is the one that was planned; what it cannot give is fetched."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
+
+import pyarrow as pa
+
+from flintmq.client.segments import SegmentFile
+from flintmq.model.batch import HEADER_SIZE
+from flintmq.model.records import build_batch
+from flintmq.spark import local_files, segment_reading
+from flintmq.spark.local_files import Unusable, open_segment, pieces
+from flintmq.spark.options import SourceOptions, parse
+from flintmq.spark.ranges import OffsetRange
+from flintmq.spark.segment_reading import read_task
+from flintmq.spark.segments import FileTask
+from flintmq.storage.indexes import OFFSET_ENTRY
+from flintmq.storage.syncing import METADATA_FILE, encode_metadata
+
+TOPIC_ID = bytes(range(16))
+BASE, END = 100, 140
+BATCH_RECORDS = 4
+BATCH_BYTES = 105
+
+
+def batch(offset: int, count: int = BATCH_RECORDS, *, value: bytes = b"") -> bytes:
+    records = [(None, value or b"v%d" % one, 1_700_000_000_000, ()) for one in range(offset, offset + count)]
+    return build_batch(records, base_offset=offset)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / METADATA_FILE).write_bytes(encode_metadata(TOPIC_ID))
+    return tmp_path
+
+
+def written(folder: Path, data: bytes, *, base: int = BASE, end: int = END) -> SegmentFile:
+    path = folder / f"{base:020d}.log"
+    path.write_bytes(data)
+    return SegmentFile(str(path), base, end, len(data), 0)
+
+
+@pytest.fixture
+def segment(folder: Path) -> SegmentFile:
+    """Ten batches, in a file that has no index."""
+    return written(folder, b"".join(batch(offset) for offset in range(BASE, END, BATCH_RECORDS)))
+
+
+# ---- whether it is the one
+
+
+def test_a_file_that_is_not_the_planned_one_is_not_read(folder: Path, segment: SegmentFile) -> None:
+    open_segment(segment, TOPIC_ID).close()
+    with pytest.raises(Unusable, match="names another topic"):
+        open_segment(segment, bytes(16))
+    path = Path(segment.path)
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(Unusable, match=rf"has {segment.size + 1} bytes, not {segment.size}: it was replaced"):
+        open_segment(segment, TOPIC_ID)
+    (folder / METADATA_FILE).unlink()
+    with pytest.raises(Unusable, match=f"{METADATA_FILE}: No such file"):
+        open_segment(segment, TOPIC_ID)
+    path.unlink()
+    with pytest.raises(Unusable, match=r"\.log: No such file"):
+        open_segment(segment, TOPIC_ID)
+
+
+# ---- where reading starts
+
+
+def starts(segment: SegmentFile, start: int, end: int = END) -> tuple[int, int]:
+    """The first offset that was read, and the one behind the last."""
+    with closing(open_segment(segment, TOPIC_ID)) as file:
+        found = list(pieces(file, segment, start=start, end=end))
+    return found[0].base_offset, found[-1].next_offset
+
+
+def index(segment: SegmentFile, *entries: tuple[int, int]) -> None:
+    """Relative last offsets of batches, and where these begin."""
+    path = Path(segment.path.removesuffix(".log") + ".index")
+    path.write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+
+
+def test_reading_starts_where_the_index_says(segment: SegmentFile) -> None:
+    size = BATCH_BYTES
+    assert starts(segment, 130) == (BASE, END), "without an index from the start"
+    index(segment, (11, 2 * size), (27, 6 * size))
+    assert starts(segment, 130) == (124, END)
+    assert starts(segment, 127) == (124, END)
+    assert starts(segment, 126) == (108, END)
+    assert starts(segment, BASE) == (BASE, END)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [(11, 17), (11, 9 * BATCH_BYTES), (11, 1 << 30), (11, -1)],
+    ids=["amid a batch", "behind the offset", "behind the file", "before the file"],
+)
+def test_an_index_of_another_file_is_not_believed(segment: SegmentFile, entry: tuple[int, int]) -> None:
+    assert len(batch(BASE)) == BATCH_BYTES
+    index(segment, entry)
+    assert starts(segment, 115) == (BASE, END)
+
+
+def test_an_index_that_is_cut_is_not_believed(segment: SegmentFile) -> None:
+    index(segment, (11, 2 * BATCH_BYTES))
+    path = Path(segment.path.removesuffix(".log") + ".index")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert starts(segment, 115) == (BASE, END)
+
+
+def test_pieces_are_whole_batches_of_bounded_size(
+    folder: Path, segment: SegmentFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    with closing(open_segment(segment, TOPIC_ID)) as file:
+        found = list(pieces(file, segment, start=BASE, end=END))
+        assert [len(one.data) for one in found] == [2 * BATCH_BYTES] * 5
+        assert [one.base_offset for one in found] == [100, 108, 116, 124, 132]
+        assert len(list(pieces(file, segment, start=BASE, end=109))) == 2
+    large = written(folder, batch(BASE) + batch(104, value=b"x" * 1000) + batch(108), end=112)
+    with closing(open_segment(large, TOPIC_ID)) as file:
+        assert [one.next_offset for one in pieces(file, large, start=BASE, end=112)] == [104, 108, 112]
+
+
+# ---- what a file cannot give
+
+
+class Wire:
+    """In place of the broker: notes what it is asked for and gives a row for each offset."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(
+        self, wanted: OffsetRange, columns: Sequence[str], options: SourceOptions
+    ) -> Iterator[pa.RecordBatch]:
+        self.asked.append((wanted.start, wanted.end))
+        yield pa.RecordBatch.from_pydict({"offset": list(range(wanted.start, wanted.end))})
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    made = Wire()
+    monkeypatch.setattr(segment_reading, "read_range", made)
+    return made
+
+
+def read(start: int, end: int, *found: SegmentFile, mode: str = "always") -> list[int]:
+    options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "segments": mode})
+    task = FileTask(OffsetRange("t", TOPIC_ID, 0, start, end), found, ())
+    return [offset for one in read_task(task, ("offset",), options) for offset in one["offset"].to_pylist()]
+
+
+def test_what_lies_around_the_files_is_fetched(folder: Path, segment: SegmentFile, wire: Wire) -> None:
+    after = written(folder, batch(150), base=150, end=160)
+    assert read(90, 170, segment, after) == [*range(90, 154), *range(160, 170)]
+    assert wire.asked == [(90, 100), (140, 150), (160, 170)]
+    wire.asked.clear()
+    assert read(111, 113, segment) == [111, 112]
+    assert wire.asked == []
+
+
+def test_files_that_are_gone_are_fetched_in_one_piece(
+    folder: Path, segment: SegmentFile, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = [written(folder, batch(at), base=at, end=at + 4) for at in (140, 144, 148, 152)]
+    for one in (*more[:2], more[3]):
+        Path(one.path).unlink()
+    with caplog.at_level(logging.INFO):
+        assert read(BASE, 156, segment, *more) == list(range(BASE, 156))
+    assert wire.asked == [(140, 148), (152, 156)]
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert said.getMessage().startswith("t-0: 3 of 5 segments were fetched from the broker")
+    assert f"the first: {more[0].path}: No such file" in said.getMessage()
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        read(BASE, 156, segment, *more, mode="auto")
+    assert [one.levelno for one in caplog.records] == [logging.INFO], "nobody has asked for files"
+
+
+def damage(segment: SegmentFile, position: int, value: bytes) -> None:
+    with Path(segment.path).open("r+b") as file:
+        file.seek(position)
+        file.write(value)
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (5 * BATCH_BYTES + HEADER_SIZE + 3, b"\xff"),
+        (5 * BATCH_BYTES + 8, b"\xff\xff\xff\xff"),
+        (5 * BATCH_BYTES + 8, b"\x00\x00\x01\x00"),
+    ],
+    ids=["a record", "a length that is none", "a length that leads nowhere"],
+)
+def test_reading_goes_on_over_the_wire_where_a_file_is_damaged(
+    segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch, position: int, value: bytes
+) -> None:
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    damage(segment, position, value)
+    assert read(BASE, END, segment) == list(range(BASE, END))
+    (asked,) = wire.asked
+    assert 116 <= asked[0] <= 120
+    assert asked[1] == END
+
+
+def test_a_file_that_is_cut_or_taken_away_while_it_is_read(
+    segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+
+    def interrupted(change: Any) -> list[int]:
+        options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
+        task = FileTask(OffsetRange("t", TOPIC_ID, 0, BASE, END), (segment,), ())
+        batches = read_task(task, ("offset",), options)
+        found = next(batches)["offset"].to_pylist()
+        change()
+        return [*found, *(offset for one in batches for offset in one["offset"].to_pylist())]
+
+    def replace() -> None:
+        Path(segment.path).rename(f"{segment.path}.aside")
+        written(Path(segment.path).parent, b"something else")
+
+    def cut() -> None:
+        with Path(segment.path).open("r+b") as file:
+            file.truncate(510)
+
+    assert interrupted(replace) == list(range(BASE, END))
+    assert wire.asked == []
+    Path(f"{segment.path}.aside").rename(segment.path)
+    assert interrupted(cut) == list(range(BASE, END))
+    assert wire.asked == [(116, END)]
