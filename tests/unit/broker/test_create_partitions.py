@@ -74,5 +74,7 @@ def test_a_topic_named_twice_is_refused_and_the_others_grow(broker: SingleBroker
 
 def test_where_coordinators_keep_what_they_know_does_not_grow(broker: SingleBroker) -> None:
     broker.loop.run_until_complete(broker.groups.make_topic())
-    assert grow(broker, topic("__consumer_offsets", 60)) == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
+    assert grow(broker, topic("__consumer_offsets", 60)) == {
+        "__consumer_offsets": ErrorCode.INVALID_PARTITIONS
+    }
     assert len(broker.services.metadata.image.topics["__consumer_offsets"].partitions) == 50
