@@ -1,4 +1,4 @@
-"""Compiles the hot modules of compaction into the wheel, if FLINTMQ_COMPILE=1 is set and a compiler is there.
+"""Compiles the hot modules of compaction and decoding into the wheel, if FLINTMQ_COMPILE=1 is set and a compiler is there.
 
 Without it the wheel is pure Python and building it needs no compiler: the same modules run uncompiled.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = (
+    "flintmq/columnar/plain_walk.py",
     "flintmq/model/record_walk.py",
     "flintmq/storage/compaction/keys.py",
     "flintmq/storage/compaction/filtering.py",

@@ -1,4 +1,4 @@
-"""FlintMQ's source gives what Spark's own Kafka connector gives, row for row and column for column (P1, P2).
+"""FlintMQ's sources give what Spark's own Kafka connector gives, row for row and column for column (P1, P2).
 
 One topic holds headers, nulls, every codec, both kinds of timestamps, gaps that compaction left, records of 1 MB, and
 transactions: committed, aborted, entangled, and one that is still open.
@@ -21,6 +21,10 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
 
 TOPIC = "mixed"
 ISOLATION = ("read_uncommitted", "read_committed")
+OURS = {
+    "wire": ("flintmq", {"segments": "never"}),
+    "segments": ("flintmq_segments", {}),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,10 +46,14 @@ def rows(
 
 
 @pytest.mark.parametrize("isolation", ISOLATION)
-def test_both_sources_give_the_same_rows(spark: SparkSession, broker: BrokerProcess, isolation: str) -> None:
-    theirs, ours = (
-        rows(spark, broker, kind, **{"kafka.isolation.level": isolation}) for kind in ("kafka", "flintmq")
-    )
+@pytest.mark.parametrize("way", OURS)
+def test_the_rows_are_the_connector_s(
+    spark: SparkSession, broker: BrokerProcess, way: str, isolation: str
+) -> None:
+    kind, own = OURS[way]
+    level = {"kafka.isolation.level": isolation}
+    theirs = rows(spark, broker, "kafka", **level)
+    ours = rows(spark, broker, kind, **level, **own)
     assert ours == theirs
     values = [bytes(row.value) for row in ours if row.value is not None]
     # That the topic really holds what the rows are to be equal about.
@@ -58,7 +66,13 @@ def test_both_sources_give_the_same_rows(spark: SparkSession, broker: BrokerProc
     assert {row.headers is None for row in ours} == {True, False}
 
 
-def test_both_sources_have_the_same_schema(spark: SparkSession, broker: BrokerProcess) -> None:
+def test_the_topic_has_complete_segments_in_every_partition(broker: BrokerProcess) -> None:
+    """Else there would be nothing to read from files."""
+    for partition in range(3):
+        assert len(list(broker.data_dir.glob(f"**/{TOPIC}-{partition}/*.log"))) > 1
+
+
+def test_the_schema_is_the_connector_s(spark: SparkSession, broker: BrokerProcess) -> None:
     schemas = [
         spark.read.format(kind)
         .option("kafka.bootstrap.servers", broker.address)
@@ -80,7 +94,7 @@ def test_both_sources_have_the_same_schema(spark: SparkSession, broker: BrokerPr
         "partition in (0, 2) and offset > 100 and offset != 120 and key is null",
     ],
 )
-def test_both_sources_give_the_same_rows_through_a_filter(
+def test_the_rows_through_a_filter_are_the_connector_s(
     spark: SparkSession, broker: BrokerProcess, where: str
 ) -> None:
     theirs, ours = (rows(spark, broker, kind, where=where) for kind in ("kafka", "flintmq"))

@@ -127,7 +127,8 @@ def write_mixture(address: str, name: str, unfinished: Writer) -> None:
     with Writer(address) as writer:
         for number in range(10):
             writer.send(name, b"stamped %d" % number, partition=1, timestamp_ms=1_600_000_000_000)
-    _alter(address, name, message_timestamp_type="CreateTime")
+    # So that most of it ends up in segments that are complete.
+    _alter(address, name, message_timestamp_type="CreateTime", segment_bytes="2000")
     _write_transactions(address, name, unfinished)
 
 

@@ -101,11 +101,7 @@ class Producers:
         else:
             for known in producer.batches:
                 if known.first_sequence == first and known.last_sequence == last:
-                    # A client whose transaction has ended does not repeat what was in it. It means another batch:
-                    # librdkafka gives the numbers of what it dropped with an aborted transaction to the next.
-                    if not batch.is_transactional or 0 <= producer.txn_first_offset <= known.first_offset:
-                        return known
-                    break
+                    return known
             # An entry that holds only a marker has no sequence, and so the next must be 0.
             expected = (producer.last_sequence + 1) & MAX_INT32
             if first != expected:

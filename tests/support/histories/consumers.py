@@ -210,7 +210,7 @@ class Copier(Transactor):
                 if not records:
                     continue
                 ended = self._copy(sender, member, records)
-                if ended is Ended.GONE:
+                if ended in (Ended.GONE, Ended.SPENT):
                     sender = self.open()
                 if (ended is not Ended.COMMITTED and not member.rewind()) or self.random.random() < 0.005:
                     member.close()

@@ -27,6 +27,8 @@ class Sender:
     def __init__(self, client: Client, process: str, **settings: Any) -> None:
         self.process = process
         self.fatal: KafkaError | None = None
+        self.has_dropped = False
+        """Whether the client gave up records that the broker may have."""
         self.producer = Producer(
             client.scene.settings(enable_idempotence=True, linger_ms=2, batch_size=_BATCH_BYTES, **settings)
         )
@@ -45,6 +47,7 @@ class Sender:
                 self._recorder.end(send)
             else:
                 send.error = error.name()
+                self.has_dropped = True
 
         try:
             self.producer.produce(
@@ -90,6 +93,8 @@ class IdempotentProducer(Client):
 class Ended(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
+    SPENT = "spent"
+    """Aborted, and the producer should not be used again."""
     GONE = "gone"
     """Nobody knows; the producer is of no use any more."""
 
@@ -155,10 +160,13 @@ class TransactionalSender(Sender):
                 return self._gone(error)
         end = self._recorder.begin(End(process=self.process, transaction=self.transaction, commits=False))
         error = self._try(self.producer.abort_transaction)
-        if error is None:
-            self._recorder.end(end)
-            return Ended.ABORTED
-        return self._gone(error)
+        if error is not None:
+            return self._gone(error)
+        self._recorder.end(end)
+        self.flush(0)
+        # librdkafka gives the sequence numbers of what it dropped to the next transaction, under the same epoch: were
+        # the broker to have those records, it would take the next ones for a repeat of them. Apache Kafka does too.
+        return Ended.SPENT if self.has_dropped else Ended.ABORTED
 
     def commit_as_a_zombie(self, place: Place) -> None:
         """Another has the id by now: whatever comes of this, it must not be committed."""
@@ -245,7 +253,7 @@ class TransactionalProducer(Transactor):
                 sender.flush(STEP_S)
                 self.scene.stopping.wait(self.random.uniform(0.0, 0.1))
             ended = sender.commit() if self.random.random() < 0.7 else sender.abort()
-            if ended is Ended.GONE:
+            if ended in (Ended.GONE, Ended.SPENT):
                 sender = self.open()
         sender.flush(self.scene.patience_s)
 

@@ -157,37 +157,6 @@ def test_a_snapshot_keeps_the_open_transaction_of_one_that_only_coordinators_wro
     assert again.check(batch(0, epoch=5)) is None
 
 
-# -- repeats
-
-
-def repeat(producers: Producers, one: BatchHeader) -> int | ErrorCode:
-    """Where the batch that it repeats is; or how it is refused."""
-    try:
-        known = producers.check(one)
-    except RequestError as error:
-        return error.code
-    assert known is not None
-    return known.first_offset
-
-
-def test_a_batch_of_the_open_transaction_may_be_repeated() -> None:
-    producers = with_ended(0)
-    for sequence in (1, 2):
-        producers.record(batch(sequence, epoch=0), 200 + sequence)
-    assert [repeat(producers, batch(sequence, epoch=0)) for sequence in (1, 2)] == [201, 202]
-
-
-@pytest.mark.parametrize("others", [0, 2])
-def test_the_numbers_of_an_ended_transaction_are_not_taken_for_a_repeat(others: int) -> None:
-    """Else what a client sends under them would be acknowledged and never stored."""
-    producers = with_ended(0)
-    for sequence in range(1, 1 + others):
-        producers.record(batch(sequence, epoch=0), 200 + sequence)
-    restored = Producers.decode(producers.encode())
-    for one in (producers, restored):
-        assert repeat(one, batch(0, epoch=0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
 # -- how many are remembered
 
 
