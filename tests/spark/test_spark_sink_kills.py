@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,35 +46,36 @@ class Program:
             )
 
     def kill(self) -> None:
-        """As a machine that goes down: driver, JVM and workers."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """As a machine that goes down: driver, JVM and workers, which have a process group of their own."""
+        for pid, _, _ in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def finish(self) -> None:
         assert self.process.wait(RUN_TIMEOUT_S) == 0, self._errors.read_text()[-4000:]
 
     def workers(self) -> list[int]:
-        """The processes in which tasks run: forks of the daemon that runs in the same way."""
+        """The processes in which tasks run: forks of a daemon, which was started by the same command."""
         running = {
-            pid: (parent, command)
-            for pid, parent, group, command in _processes()
-            if group == self.process.pid and "pyspark.worker" in command
+            pid: parent for pid, parent, command in self._processes() if command.endswith("pyspark.worker ")
         }
-        return [pid for pid, (parent, _) in running.items() if parent in running]
+        return [pid for pid, parent in running.items() if parent in running]
 
-
-def _processes() -> Iterator[tuple[int, int, int, str]]:
-    """Id, parent, group and command of all processes."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        yield int(entry.name), int(fields[1]), int(fields[2]), command
+    def _processes(self) -> list[tuple[int, int, str]]:
+        """Id, parent and command of all that runs in its session."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            try:
+                _, parent, _, session, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if int(session) == self.process.pid:
+                found.append((int(entry.name), int(parent), command))
+        return found
 
 
 @pytest.fixture
@@ -92,18 +94,18 @@ def copied(broker: Broker) -> Counter[bytes | None]:
 
 EVERY_ROW_ONCE = Counter(f"v{number}".encode() for number in range(ROWS))
 
-long = pytest.mark.long
+# Spark is started twice by each of them.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("api", "topic", "when"),
     [
         pytest.param("EndTxn", None, "before", id="decided-and-nothing-ended"),
-        pytest.param("Produce", "out", "after", id="tasks-are-writing", marks=long),
-        pytest.param("Produce", LEDGER_TOPIC, "before", id="not-decided-yet", marks=long),
-        pytest.param("Produce", LEDGER_TOPIC, "after", id="decided", marks=long),
-        pytest.param("EndTxn", None, "after", id="ended", marks=long),
+        pytest.param("Produce", "out", "after", id="tasks-are-writing"),
+        pytest.param("Produce", LEDGER_TOPIC, "before", id="not-decided-yet"),
+        pytest.param("Produce", LEDGER_TOPIC, "after", id="decided"),
+        pytest.param("EndTxn", None, "after", id="ended"),
     ],
 )
 def test_a_driver_killed_at_a_step_is_made_up_for_by_the_next(
@@ -121,8 +123,6 @@ def test_a_driver_killed_at_a_step_is_made_up_for_by_the_next(
     assert "Ongoing" not in broker.transactions().values()
 
 
-@long
-@pytest.mark.timeout(600)
 def test_killed_workers_are_made_up_for_by_other_attempts(broker: Broker, tmp_path: Path) -> None:
     held = broker.faults.drop("Produce", topic="out", when="after", times=1)
     program = Program(broker, tmp_path)
