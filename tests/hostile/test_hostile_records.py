@@ -105,11 +105,11 @@ def test_headers_that_lie_are_refused_each_by_its_code(broker: BrokerProcess) ->
         "a producer without epoch": (sealed(b"x" * 9, Codec.NONE, 1, producer_id=7), ErrorCode.INVALID_RECORD),
         "a control batch": (sealed(b"x" * 9, Codec.NONE, 1, attributes=0x20), ErrorCode.INVALID_RECORD),
         "too large": (batch_of(bytes(2 * MEGABYTE)), ErrorCode.MESSAGE_TOO_LARGE),
-        "a transaction that is not open": (
+        "a transaction without its name": (
             sealed(
                 b"x" * 9, Codec.NONE, 1, attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0
             ),
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     }  # fmt: skip
     topic = f"t-{uuid4()}"

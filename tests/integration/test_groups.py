@@ -239,5 +239,6 @@ def test_without_groups_their_requests_are_not_listed(start_broker: StartBroker)
         response = wire.ask(ApiVersionsRequest(), 0)
         assert isinstance(response, ApiVersionsResponse)
         keys = {one.api_key for one in response.api_keys}
-    assert not keys & {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}
-    assert {0, 1, 3, 22} <= keys
+    assert not keys & {8, 9, 11, 12, 13, 14, 15, 16, 25, 28, 42, 47}
+    # Transactions have a coordinator all the same.
+    assert {0, 1, 3, 10, 22, 26} <= keys

@@ -98,3 +98,12 @@ class Reading:
 @pytest.fixture
 def reading(spark: SparkSession, broker: BrokerProcess) -> Reading:
     return Reading(spark, broker)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One session for all that need one, and time for it to start on a busy machine."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))

@@ -64,15 +64,33 @@ def file_of(path: Path, data: bytes) -> FileRange:
     return FileRange(RealDisk().open(str(path), writable=False), 0, len(data))
 
 
-def descriptors() -> set[tuple[str, str]]:
-    """Every open descriptor and what it leads to."""
+def descriptors(server: Loopback, folder: Path | None = None) -> set[tuple[str, str]]:
+    """Every open descriptor that leads to a socket of this server or its clients, or to a file of the folder.
+
+    No others: clients of other tests may still have threads in this process.
+    """
     gc.collect()  # what earlier tests left behind goes now, not in the middle
+    ours = _sockets_of(server.address[1])
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:
-            found.add((name, os.readlink(f"/proc/self/fd/{name}")))
+            target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:
-            pass  # the one that the listing itself needed
+            continue  # the one that the listing itself needed
+        if target in ours or (folder is not None and target.startswith(str(folder))):
+            found.add((name, target))
+    return found
+
+
+def _sockets_of(port: int) -> set[str]:
+    found = set()
+    for path in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        with open(path) as table:
+            for line in list(table)[1:]:
+                fields = line.split()
+                ports = [int(address.rpartition(":")[2], 16) for address in fields[1:3]]
+                if port in ports:
+                    found.add(f"socket:[{fields[9]}]")
     return found
 
 
@@ -185,7 +203,7 @@ def test_a_deleted_file_is_sent_to_its_end_and_then_let_go(loop_factory: LoopFac
     async def scenario() -> None:
         async with Loopback(send_buffer=SMALL) as server:
             client = await server.connect(receive_buffer=SMALL)
-            before = descriptors()
+            before = descriptors(server, tmp_path)
             data = pattern(MEGABYTE)
             await exchange(server, [file_of(tmp_path / "f", data)], client)
             await server.dispatcher.received(1)
@@ -194,7 +212,7 @@ def test_a_deleted_file_is_sent_to_its_end_and_then_let_go(loop_factory: LoopFac
             assert await client.read(MEGABYTE) == data
             await client.ask(b"E")
             # One more may be open: the duplicate that the pump keeps for the next time.
-            assert len(descriptors() - before) <= 1
+            assert len(descriptors(server, tmp_path) - before) <= 1
 
     run_on(loop_factory, scenario())
 
@@ -202,7 +220,7 @@ def test_a_deleted_file_is_sent_to_its_end_and_then_let_go(loop_factory: LoopFac
 def test_the_duplicate_is_closed_so_that_the_client_sees_the_end(loop_factory: LoopFactory) -> None:
     async def scenario() -> None:
         async with Loopback(send_buffer=SMALL) as server:
-            before = descriptors()
+            before = descriptors(server)
             client = await server.connect(receive_buffer=SMALL)
             connection = server.all[-1]
             await client.send(framed(b"L%d" % MEGABYTE))
@@ -214,7 +232,7 @@ def test_the_duplicate_is_closed_so_that_the_client_sees_the_end(loop_factory: L
             await server.dispatcher.until(lambda: connection in server.lost)
             client.close()
             await asyncio.sleep(0)
-            assert not descriptors() - before
+            assert not descriptors(server) - before
 
     run_on(loop_factory, scenario())
 
@@ -222,7 +240,7 @@ def test_the_duplicate_is_closed_so_that_the_client_sees_the_end(loop_factory: L
 def test_a_client_that_goes_in_the_middle_leaves_nothing(loop_factory: LoopFactory, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Loopback(send_buffer=SMALL) as server:
-            before = descriptors()
+            before = descriptors(server, tmp_path)
             client = await server.connect(receive_buffer=SMALL)
             connection = server.all[-1]
             await exchange(server, [b"head", file_of(tmp_path / "f", pattern(MEGABYTE))], client)
@@ -232,7 +250,7 @@ def test_a_client_that_goes_in_the_middle_leaves_nothing(loop_factory: LoopFacto
             await server.dispatcher.until(lambda: connection in server.lost)
             await asyncio.sleep(0)
             assert connection.outbound.pending_bytes == 0
-            assert not descriptors() - before
+            assert not descriptors(server, tmp_path) - before
 
     run_on(loop_factory, scenario())
 
