@@ -1,4 +1,4 @@
-"""Compiles the hot modules of compaction and decoding into the wheel, if FLINTMQ_COMPILE=1 is set and a compiler is there.
+"""Compiles the hot modules of compaction and decoding into the wheel, with FLINTMQ_COMPILE=1 and a compiler.
 
 Without it the wheel is pure Python and building it needs no compiler: the same modules run uncompiled.
 """
