@@ -98,21 +98,16 @@ def commit(
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            code = ErrorCode.NONE
-            if len(metadata) > metadata_max_bytes:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                value = OffsetValue(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_timestamp,
-                    bytes(topic.topic_id),
-                )
-                key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                entries.append(offset_entry(key, value))
+            value = OffsetValue(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                now_ms,
+                expire_timestamp,
+                bytes(topic.topic_id),
+            )
+            key = OffsetKey(request.group_id, topic.name, partition.partition_index)
+            code = _add_entry(entries, key, value, metadata_max_bytes)
             partitions.append(
                 OffsetCommitResponse.OffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code
@@ -124,6 +119,16 @@ def commit(
             )
         )
     return entries, reply
+
+
+def _add_entry(
+    entries: list[Entry], key: OffsetKey, value: OffsetValue, metadata_max_bytes: int
+) -> ErrorCode:
+    """The record of one offset, unless the text that comes with it is too long."""
+    if len(value.metadata) > metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    entries.append(offset_entry(key, value))
+    return ErrorCode.NONE
 
 
 def commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
@@ -152,16 +157,14 @@ def commit_in_transaction(
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            code = ErrorCode.NONE
-            if len(metadata) > metadata_max_bytes:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                value = OffsetValue(
-                    partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms
-                )
-                key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                entries.append(offset_entry(key, value))
+            value = OffsetValue(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                now_ms,
+            )
+            key = OffsetKey(request.group_id, topic.name, partition.partition_index)
+            code = _add_entry(entries, key, value, metadata_max_bytes)
             partitions.append(
                 TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code
