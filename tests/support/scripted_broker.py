@@ -107,10 +107,15 @@ class ScriptedTransport:
             elif answer is not None:
                 self._outgoing.append(answer)
 
-    def receive(self, timeout_s: float) -> bytes:
-        if self._outgoing:
-            return self._outgoing.pop(0)
-        raise self._broken or TimeoutError
+    def receive(self, room: memoryview, timeout_s: float) -> int:
+        if not self._outgoing:
+            raise self._broken or TimeoutError
+        count = min(len(room), len(self._outgoing[0]))
+        room[:count] = self._outgoing[0][:count]
+        self._outgoing[0] = self._outgoing[0][count:]
+        if not self._outgoing[0]:
+            del self._outgoing[0]
+        return count
 
     def close(self) -> None:
         self.is_open = False

@@ -67,10 +67,10 @@ class BrokerConnection:
                 left_s = deadline - self._clock.monotonic()
                 if left_s <= 0:
                     raise TimeoutError
-                data = self._transport.receive(left_s)
-                if not data:
+                count = self._transport.receive(self._wire.room(), left_s)
+                if not count:
                     raise self._lost("the broker closed it", by_broker=True)
-                self._wire.receive(data)
+                self._wire.received(count)
         except TimeoutError:
             raise self._lost(f"no answer within {timeout_s:g} s") from None
         except OSError as error:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from flintmq.client.addresses import Address
 from flintmq.effects import Buffer
-
-_READ_BYTES: Final = 256 * 1024
 
 
 class Transport(Protocol):
@@ -17,8 +15,8 @@ class Transport(Protocol):
 
     def send(self, data: Buffer, timeout_s: float) -> None: ...
 
-    def receive(self, timeout_s: float) -> bytes:
-        """Whatever has arrived; nothing at all if the other side has closed."""
+    def receive(self, room: memoryview, timeout_s: float) -> int:
+        """Put there what has arrived, and say how many bytes; none at all if the other side has closed."""
         ...
 
     def close(self) -> None: ...
@@ -36,9 +34,9 @@ class SocketTransport:
         self._socket.settimeout(timeout_s)
         self._socket.sendall(data)
 
-    def receive(self, timeout_s: float) -> bytes:
+    def receive(self, room: memoryview, timeout_s: float) -> int:
         self._socket.settimeout(timeout_s)
-        return self._socket.recv(_READ_BYTES)
+        return self._socket.recv_into(room)
 
     def close(self) -> None:
         self._socket.close()

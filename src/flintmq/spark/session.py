@@ -19,6 +19,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from flintmq.spark.home import quick_home
 from flintmq.spark.java import find_java, usable_home
 
 if TYPE_CHECKING:
@@ -81,8 +82,11 @@ def environment(present: Mapping[str, str], *, master: str = DEFAULT_MASTER) -> 
         added["PYSPARK_PYTHON"] = sys.executable
     if "PYSPARK_DRIVER_PYTHON" not in present:
         added["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_one_machine(master) and "SPARK_LOCAL_IP" not in present:
-        added["SPARK_LOCAL_IP"] = LOOPBACK
+    if is_one_machine(master):
+        if "SPARK_LOCAL_IP" not in present:
+            added["SPARK_LOCAL_IP"] = LOOPBACK
+        if "SPARK_HOME" not in present and (home := quick_home(present)) is not None:
+            added["SPARK_HOME"] = home
     return added
 
 

@@ -14,6 +14,7 @@ from flintmq.protocol.messages import (
     ApiVersionsResponse,
     DescribeClusterRequest,
     FetchRequest,
+    FetchResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -25,6 +26,15 @@ def answer(correlation_id: int, cluster_id: str, *, version: int = 12) -> bytes:
         MetadataResponse(cluster_id=cluster_id), version
     )
     return struct.pack(">i", len(body)) + body
+
+
+def arrive(wire: Wire, data: bytes) -> None:
+    while data:
+        room = wire.room()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        wire.received(count)
+        data = data[count:]
 
 
 def test_a_request_is_a_frame_with_its_header_in_the_form_of_its_version() -> None:
@@ -44,13 +54,42 @@ def test_answers_come_in_order_however_the_bytes_are_cut() -> None:
     wire.request(MetadataRequest(), 1)
     for byte in answer(0, "first") + answer(1, "ignored", version=1):
         assert wire.in_flight > 0
-        wire.receive(bytes([byte]))
+        arrive(wire, bytes([byte]))
         if wire.in_flight == 2 and (first := wire.next_answer()) is not None:
             assert isinstance(first, MetadataResponse)
             assert first.cluster_id == "first"
     assert isinstance(wire.next_answer(), MetadataResponse)
     assert wire.in_flight == 0
     assert wire.next_answer() is None
+
+
+def test_a_large_answer_keeps_its_bytes_when_others_follow() -> None:
+    wire = Wire("me")
+    sizes = (10, 64 * 1024, 300_000, 5_000_000, 10)
+    for _ in sizes:
+        wire.request(FetchRequest(), 12)
+    answers = []
+    for at, size in enumerate(sizes):
+        partition = FetchResponse.PartitionData(partition_index=at, records=bytes([at]) * size)
+        response = FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])]
+        )
+        body = response_header(at, True) + encode(response, 12)
+        arrive(wire, struct.pack(">i", len(body)) + body)
+        while (message := wire.next_answer()) is not None:
+            answers.append(message)
+    found = [message.responses[0].partitions[0] for message in answers if isinstance(message, FetchResponse)]
+    assert [bytes(one.records or b"") for one in found] == [
+        bytes([at]) * size for at, size in enumerate(sizes)
+    ]
+
+
+def test_a_length_that_is_only_claimed_takes_little_memory() -> None:
+    wire = Wire("me")
+    wire.request(MetadataRequest(), 12)
+    arrive(wire, struct.pack(">i", 500_000_000) + bytes(100_000))
+    assert wire.next_answer() is None
+    assert len(wire.room()) < 4_000_000
 
 
 @pytest.mark.parametrize(
@@ -65,7 +104,7 @@ def test_answers_come_in_order_however_the_bytes_are_cut() -> None:
 def test_bytes_that_make_no_sense_end_the_conversation(data: bytes, words: str) -> None:
     wire = Wire("me")
     wire.request(MetadataRequest(), 12)
-    wire.receive(data)
+    arrive(wire, data)
     with pytest.raises(ProtocolError, match=words):
         wire.next_answer()
 
@@ -74,7 +113,7 @@ def test_an_answer_to_nothing_is_refused_and_a_request_without_answer_awaits_non
     wire = Wire("me")
     wire.request(ProduceRequest(acks=0), 9, answered=False)
     assert wire.in_flight == 0
-    wire.receive(answer(0, "x"))
+    arrive(wire, answer(0, "x"))
     with pytest.raises(ProtocolError, match="nobody asked"):
         wire.next_answer()
 
