@@ -19,6 +19,7 @@ from flintmq.settings import parse_topic_config
 NAME_SIZE_MAX = 249
 PARTITIONS_MAX = 100_000
 REQUEST_PARTITIONS_MAX = 10_000
+_DELETED_MAX = 1_000
 METADATA_TOPIC = "__cluster_metadata"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -119,6 +120,8 @@ class Topics:
         self._configs = configs
         self._random = random
         self._brokers = [node_id]
+        self._deleted: dict[str, None] = {}
+        """The last ones that nobody has asked for since."""
         # Names whose creation is under way: two that collide must not pass the check side by side.
         self._creating: list[str] = []
 
@@ -225,7 +228,15 @@ class Topics:
         )
         if not outcome.committed:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name!r} is already gone.")
+        self._deleted.pop(topic.name, None)
+        self._deleted[topic.name] = None
+        if len(self._deleted) > _DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
         await self._delete_partitions(topic.id, len(topic.partitions))
+
+    def is_missed(self, name: str) -> bool:
+        """True once for a topic that was deleted: who asks for it first is to learn that, not to bring it back."""
+        return self._deleted.pop(name, self) is None
 
     def check_reassignment(
         self, name: str, index: int, replicas: Sequence[int] | None, *, factor_may_change: bool

@@ -2,7 +2,8 @@
 
 No topics means all of them in version 0, and none from version 1 on, where null means all. Topics may be
 named by id from version 12 on. A topic that is made is answered at once: its leader is this broker. One request
-makes no more topics than CreateTopics would; the rest are unknown, until they are asked for again.
+makes no more topics than CreateTopics would; the rest are unknown, until they are asked for again, and so is one that
+was deleted since it was last asked for.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ async def _respond_creating(
         if one.name is not None
         and one.topic_id == ZERO_UUID
         and one.name not in services.metadata.image.topics
+        and not services.topics.is_missed(one.name)
     )
     room = max(1, REQUEST_PARTITIONS_MAX // services.configs.broker.num_partitions)
     made = list(missing)[:room]
