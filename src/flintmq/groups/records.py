@@ -7,6 +7,8 @@ what a record means for a group.
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from flintmq.coordination.machine import Entry
@@ -28,6 +30,15 @@ _GROUP_VALUE_VERSION: Final = 3
 _OFFSET_VALUE_VERSION: Final = 4
 _EXPIRING_VALUE_VERSION: Final = 1
 """The only one that says when an offset expires."""
+
+_KEYS_KEPT: Final = 4096
+"""A group commits the same partitions again and again: the keys of the last ones are not made and read anew."""
+_VALUE_HEAD: Final = struct.Struct(">hqiB")
+"""Version, offset, leader epoch and, with one more, the size of the text, if that is below 127."""
+_VALUE_TAIL: Final = struct.Struct(">qB")
+"""The time of the commit, and how many tagged fields follow."""
+_TOPIC_ID_TAG: Final = b"\x00\x10"
+_METADATA_SHORT: Final = 126
 
 _DEFINITIONS: Final = Definitions(
     """\
@@ -120,12 +131,15 @@ class GroupValue(NamedTuple):
 
 
 def offset_entry(key: OffsetKey, value: OffsetValue | None) -> Entry:
-    out = bytearray(_OFFSET_TYPE)
-    encoder(_OffsetKey, _KEY_VERSION)(
-        _OffsetKey(group=key.group, topic=key.topic, partition=key.partition), out
-    )
+    written = _offset_key(*key)
     if value is None:
-        return Entry(bytes(out), None)
+        return Entry(written, None)
+    if value.expire_timestamp == -1 and len(text := value.metadata.encode()) <= _METADATA_SHORT:
+        # What nearly every commit writes, by hand: a broker does little else for many groups.
+        named = value.topic_id != NO_TOPIC_ID
+        head = _VALUE_HEAD.pack(_OFFSET_VALUE_VERSION, value.offset, value.leader_epoch, len(text) + 1)
+        tail = _VALUE_TAIL.pack(value.commit_timestamp, named)
+        return Entry(written, head + text + tail + (_TOPIC_ID_TAG + value.topic_id if named else b""))
     version = _OFFSET_VALUE_VERSION if value.expire_timestamp == -1 else _EXPIRING_VALUE_VERSION
     fields = _OffsetValue(
         offset=value.offset,
@@ -135,7 +149,14 @@ def offset_entry(key: OffsetKey, value: OffsetValue | None) -> Entry:
         expire_timestamp=value.expire_timestamp,
         topic_id=value.topic_id,
     )
-    return Entry(bytes(out), _encoded(fields, version))
+    return Entry(written, _encoded(fields, version))
+
+
+@lru_cache(_KEYS_KEPT)
+def _offset_key(group: str, topic: str, partition: int) -> bytes:
+    out = bytearray(_OFFSET_TYPE)
+    encoder(_OffsetKey, _KEY_VERSION)(_OffsetKey(group=group, topic=topic, partition=partition), out)
+    return bytes(out)
 
 
 def group_entry(group: str, value: GroupValue | None) -> Entry:
@@ -166,6 +187,7 @@ def group_entry(group: str, value: GroupValue | None) -> Entry:
     return Entry(bytes(out), _encoded(fields, _GROUP_VALUE_VERSION))
 
 
+@lru_cache(_KEYS_KEPT)
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:
     """None for a record of a type that is not known here. Raises CorruptionError."""
     kind = _number(key)
@@ -179,6 +201,9 @@ def read_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 def read_offset(value: bytes) -> OffsetValue:
     """Raises CorruptionError."""
+    quickly = _read_plain_offset(value)
+    if quickly is not None:
+        return quickly
     read = _decoded(_OffsetValue, value, _number(value))
     return OffsetValue(
         read.offset,
@@ -188,6 +213,29 @@ def read_offset(value: bytes) -> OffsetValue:
         read.expire_timestamp,
         bytes(read.topic_id),
     )
+
+
+def _read_plain_offset(value: bytes) -> OffsetValue | None:
+    """What `offset_entry` writes by hand; None for everything else."""
+    if len(value) < _VALUE_HEAD.size:
+        return None
+    version, offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value)
+    end = _VALUE_HEAD.size - 1 + size
+    after = end + _VALUE_TAIL.size
+    if version != _OFFSET_VALUE_VERSION or not 0 < size <= _METADATA_SHORT + 1 or len(value) < after:
+        return None
+    time, tags = _VALUE_TAIL.unpack_from(value, end)
+    if not tags and len(value) == after:
+        topic_id = NO_TOPIC_ID
+    elif tags == 1 and len(value) == after + 18 and value[after : after + 2] == _TOPIC_ID_TAG:
+        topic_id = value[after + 2 :]
+    else:
+        return None
+    try:
+        text = str(value[_VALUE_HEAD.size : end], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return OffsetValue(offset, leader_epoch, text, time, -1, topic_id)
 
 
 def read_group(value: bytes) -> GroupValue:

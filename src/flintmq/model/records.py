@@ -267,8 +267,11 @@ def append_record(
 ) -> None:
     """Write one record; its attributes have no meaning yet and are 0."""
     body = bytearray(1)
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
+    if timestamp_delta or offset_delta:
+        append_varint(body, timestamp_delta)
+        append_varint(body, offset_delta)
+    else:
+        body += b"\0\0"
     _append_bytes(body, key)
     _append_bytes(body, value)
     append_varint(body, len(headers))
@@ -309,21 +312,21 @@ def build_batch(
         | (CONTROL if is_control else 0)
     )
     header = BatchHeader(
-        base_offset=base_offset,
-        length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp if append_time is None else append_time,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(records),
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max_timestamp if append_time is None else append_time,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
-    return _sealed(header, compress(codec, payload, level))
+    return _sealed(header, payload if codec is Codec.NONE else compress(codec, payload, level))
 
 
 def rebuild(batch: Buffer, codec: Codec, level: int | None = None, *, limit: int) -> bytes:
@@ -345,8 +348,8 @@ def with_payload(header: BatchHeader, payload: Buffer, codec: Codec, level: int 
 
 
 def _sealed(header: BatchHeader, payload: Buffer) -> bytes:
-    length = HEADER_SIZE - LENGTH_END + len(payload)
-    start = HEADER.pack(*header._replace(length=length, crc=0))
+    base_offset, _, leader_epoch, magic, _, *rest = header
+    start = HEADER.pack(base_offset, HEADER_SIZE - LENGTH_END + len(payload), leader_epoch, magic, 0, *rest)
     crc = crc32c(payload, crc32c(start[CRC_START:]))
     # Joined in one step: a payload may be large.
     return b"".join((start[:CRC_POSITION], crc.to_bytes(4, "big"), start[CRC_START:], payload))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flintmq.coordination.machine import Stored
 from flintmq.errors import CorruptionError
-from flintmq.groups import Groups, GroupSettings
+from flintmq.groups import Groups, GroupSettings, records
 from flintmq.groups.records import (
     GroupKey,
     GroupValue,
@@ -102,6 +104,27 @@ def test_keys_are_written_as_kafka_does() -> None:
 def test_offsets_are_written_as_kafka_does(version: int) -> None:
     assert offset_entry(KEY, offset_value(version)).value == bytes.fromhex(OFFSET_VALUES[version])
     assert offset_entry(KEY, OffsetValue(3, -1, "", TIME)).value == OFFSET_WITHOUT_TOPIC_ID
+
+
+@given(
+    offset=st.integers(-1, 2**63 - 1),
+    epoch=st.integers(-1, 2**31 - 1),
+    text=st.text(max_size=140),
+    time=st.integers(-1, 2**62),
+    topic_id=st.sampled_from([bytes(16), bytes(range(16))]),
+)
+def test_what_is_written_by_hand_is_what_the_definition_says(
+    offset: int, epoch: int, text: str, time: int, topic_id: bytes
+) -> None:
+    value = OffsetValue(offset, epoch, text, time, -1, topic_id)
+    written = offset_entry(KEY, value).value
+    assert written is not None
+    by_definition = records._decoded(records._OffsetValue, written, 4)
+    assert records._encoded(by_definition, 4) == written
+    assert read_offset(written) == value
+    for end in range(len(written)):
+        with pytest.raises(CorruptionError):
+            read_offset(written[:end])
 
 
 def test_groups_are_written_as_kafka_does() -> None:
