@@ -13,27 +13,26 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from bench import machine
-from bench.connector import SPARK_VERSION, TUNED, NoConnector, fetch_connector
+from bench import lake, machine
+from bench.connector import SPARK_VERSION, NoConnector, fetch_connector
 from bench.family import Family
 from bench.loads import BatchShape, ProduceLoad, Topic
 from bench.machine import Cores
 from bench.peers import FlintPeer
 from bench.process import Broker
+from bench.stage import OURS, THEIRS, Stage, Workload
 from bench.wire import Connection
 from bench.workloads.target import create_topics, delete_topics, end_offsets, wait_until_led
 from flintmq.spark import register, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-OURS: Final = "flintmq"
-THEIRS: Final = "kafka"
 RECORD_BYTES: Final = 100
 PARTITIONS: Final = 4
 SHAPE: Final = BatchShape(record_bytes=RECORD_BYTES, target_bytes=16 * 1024)
@@ -44,34 +43,6 @@ TRIGGERS: Final = 5
 _JAVA: Final = "java"
 _IN_FLIGHT: Final = 5
 _STREAM_TIMEOUT_S: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What a workload works with: a session, a broker, a topic full of records, and the processes that count."""
-
-    spark: SparkSession
-    family: Family
-    """All of Spark's, this one too."""
-    broker: Broker
-    topic: Topic
-    rows: int
-
-    def options(self, source: str) -> dict[str, str]:
-        tuned = TUNED if source == THEIRS else {}
-        return {"kafka.bootstrap.servers": self.broker.bootstrap, "subscribe": self.topic.name, **tuned}
-
-    def read(self, source: str, **more: str) -> DataFrame:
-        return self.spark.read.format(source).options(**self.options(source), **more).load()
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    name: str
-    summary: str
-    goal: float
-    """What ours ÷ theirs should be at most."""
-    run: Callable[[Stage, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +118,7 @@ WORKLOADS: Final = (
     Workload("filter", "the newest tenth, by a filter on offsets", 0.6, read_filtered),
     Workload("available-now", f"a stream over the whole topic in {TRIGGERS} micro-batches", 1.0, stream_all),
     Workload("sink", "rows written to a topic", 1.0, write_all),
+    *lake.WORKLOADS,
 )
 
 
@@ -181,7 +153,7 @@ def fill(broker: Broker, rows: int) -> tuple[Topic, int]:
     return topic, requests * SHAPE.count
 
 
-def table(costs: dict[str, dict[str, list[Cost]]]) -> list[str]:
+def table(costs: dict[str, dict[str, list[Cost]]], rows: int) -> list[str]:
     """Markdown. Each side's best round; the ratio is of the best, and of the median for how far to trust it."""
     lines = [
         "| workload | FlintMQ: JVM + Python + broker, CPU-s | connector, the same | ratio | of medians | goal | |",
@@ -190,6 +162,15 @@ def table(costs: dict[str, dict[str, list[Cost]]]) -> list[str]:
     for workload in WORKLOADS:
         sides = costs.get(workload.name)
         if sides is None:
+            continue
+        if workload.is_rate:
+            best = min(sides[OURS], key=lambda one: one.cpu_s)
+            rate = rows / best.cpu_s
+            verdict = "met" if rate >= workload.goal else "MISSED"
+            lines.append(
+                f"| {workload.name}: {workload.summary} | {_cpu(best)} | | **{rate / 1e6:.2f} M rows/CPU-s** | "
+                f"| ≥ {workload.goal / 1e6:.0f} M | {verdict} |"
+            )
             continue
         ours, theirs = (min(sides[side], key=lambda one: one.cpu_s) for side in (OURS, THEIRS))
         ratio = ours.cpu_s / theirs.cpu_s
@@ -238,7 +219,9 @@ def _run(options: argparse.Namespace, chosen: Sequence[Workload], jars: str, end
     ends.callback(spark.stop)
     register(spark)
     family = ends.enter_context(Family(os.getpid(), without=frozenset([broker.pid])))
-    stage = Stage(spark, family, broker, topic, rows)
+    tables = os.path.join(folder, "tables")
+    os.mkdir(tables)
+    stage = Stage(spark, family, broker, topic, rows, tables)
     about = (
         f"{machine.description()}; Spark {SPARK_VERSION} {options.master}; {rows:,} records of {RECORD_BYTES} B; "
         f"best of {options.rounds}; load average {load_before:.2f} before"
@@ -248,7 +231,7 @@ def _run(options: argparse.Namespace, chosen: Sequence[Workload], jars: str, end
     for number in range(options.warm + options.rounds):
         for workload in chosen:
             # Who goes first changes, for the second finds the page cache and the code warmer.
-            for source in (OURS, THEIRS) if number % 2 == 0 else (THEIRS, OURS):
+            for source in workload.sides if number % 2 == 0 else workload.sides[::-1]:
                 cost = measure(stage, workload, source)
                 kept = number >= options.warm
                 if kept:
@@ -257,7 +240,7 @@ def _run(options: argparse.Namespace, chosen: Sequence[Workload], jars: str, end
                     f"[{number - options.warm + 1 if kept else 'warm'}] {workload.name:14} {source:8} "
                     f"{_cpu(cost)} CPU-s, {cost.wall_s:.1f} s"
                 )
-    lines = table(costs)
+    lines = table(costs, rows)
     _say("\n" + "\n".join(lines))
     if options.markdown:
         with open(options.markdown, "w") as file:

@@ -10,7 +10,8 @@ compile() {
         --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 "$@" pyproject.toml -
 }
 
-compile --output-file locks/core.txt
-compile --extra spark --constraint locks/core.txt --output-file locks/spark.txt
-compile --extra spark --group dev --constraint locks/spark.txt --output-file locks/dev.txt
+# The widest first: what all can agree on is what each gets.
+compile --extra spark --group dev --output-file locks/dev.txt
+compile --extra spark --constraint locks/dev.txt --output-file locks/spark.txt
+compile --constraint locks/dev.txt --output-file locks/core.txt
 echo "locks/core.txt: $(grep -c '==' locks/core.txt) packages, locks/spark.txt: $(grep -c '==' locks/spark.txt), locks/dev.txt: $(grep -c '==' locks/dev.txt)"

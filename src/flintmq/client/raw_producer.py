@@ -43,11 +43,14 @@ _LAST_VERSION_BY_NAME: Final = 12
 
 
 class Records(NamedTuple):
-    """The records of one batch, not compressed, whose timestamps are all the same."""
+    """The records of one batch, not compressed."""
 
     payload: Buffer
     record_count: int
     timestamp_ms: int
+    """Of the first record, which the others' count from."""
+    max_timestamp_ms: int | None = None
+    """None if all are the same."""
 
 
 class _Flight(NamedTuple):
@@ -124,7 +127,9 @@ class RawProducer:
             attributes=0 if self._transaction is None else TRANSACTIONAL,
             last_offset_delta=records.record_count - 1,
             base_timestamp=records.timestamp_ms,
-            max_timestamp=records.timestamp_ms,
+            max_timestamp=records.timestamp_ms
+            if records.max_timestamp_ms is None
+            else records.max_timestamp_ms,
             producer_id=self._identity[0],
             producer_epoch=self._identity[1],
             base_sequence=sequence,

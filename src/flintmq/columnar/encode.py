@@ -1,14 +1,14 @@
 """Arrow columns to the records of batches, vectorised: all lengths at once, then one join in native code.
 
-    length · 0 · 0 · offset delta · key size │ key │ value size │ value │ header count │ headers
+    length · 0 · time delta · offset delta · key size │ key │ value size │ value │ header count │ headers
 
 What stands before, between and behind the contents of a row is small numbers; they are written for all rows in one
-step, and Arrow lays them beside the contents. The bytes of a batch are then a slice of one buffer. Every record has
-its batch's own timestamp, so the delta is 0.
+step, and Arrow lays them beside the contents. The bytes of a batch are then a slice of one buffer. Unless rows have
+times of their own, every record has its batch's, and the delta is 0.
 
 Invariant: a batch holds rows of one destination in the order in which they came, and its records take no more than
-`batch_bytes` unless it is a single one. All rows of a call must fit into one Arrow column, that is 2 GB. This module
-must not know topics, producers or compression.
+`batch_bytes` unless it is a single one. Times in a batch are so close that their deltas have 32 bits. All rows of a
+call must fit into one Arrow column, that is 2 GB. This module must not know topics, producers or compression.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ Destinations = npt.NDArray[np.int64]
 
 # Length, attributes, two deltas, the sizes of key and value and the header count, at their longest.
 RECORD_OVERHEAD: Final = 5 + 1 + 1 + 5 + 5 + 5 + 5
+_TIME_OVERHEAD: Final = 4
+"""What a time delta may take beside its first byte."""
+_TIME_DELTA_MAX: Final = (1 << 31) - 1
 _NULL_SIZE: Final = -1
 _TWO_ZEROS: Final = 2
 
@@ -40,14 +43,20 @@ class Rows:
     keys: pa.Array | None = None
     headers: pa.Array | None = None
     """Lists of key and value."""
+    timestamps_ms: npt.NDArray[np.int64] | None = None
+    """Of each row; None if whoever sends the batch gives it one."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, order: npt.NDArray[np.int64]) -> Rows:
         places = pa.array(order)
-        columns = (self.values, self.keys, self.headers)
-        return Rows(*(None if column is None else column.take(places) for column in columns))
+        return Rows(
+            self.values.take(places),
+            None if self.keys is None else self.keys.take(places),
+            None if self.headers is None else self.headers.take(places),
+            None if self.timestamps_ms is None else self.timestamps_ms[order],
+        )
 
 
 class Payload(NamedTuple):
@@ -56,6 +65,9 @@ class Payload(NamedTuple):
     destination: int
     record_count: int
     records: memoryview
+    first_timestamp_ms: int | None = None
+    """What deltas count from; None if rows have no times."""
+    max_timestamp_ms: int | None = None
 
 
 def encode(rows: Rows, destinations: Destinations, *, batch_bytes: int) -> Iterator[Payload]:
@@ -71,12 +83,21 @@ def encode(rows: Rows, destinations: Destinations, *, batch_bytes: int) -> Itera
     contents = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0)
     if headers is not None:
         contents += headers.sizes
-    starts = _cuts(contents + RECORD_OVERHEAD, destinations, batch_bytes)
+    times = rows.timestamps_ms
+    overhead = RECORD_OVERHEAD if times is None else RECORD_OVERHEAD + _TIME_OVERHEAD
+    starts = _cuts(contents + overhead, destinations, batch_bytes)
+    if times is not None:
+        starts = _cuts_by_time(starts, times)
     counts = np.diff(starts, append=len(rows))
     offsets = np.arange(len(rows)) - np.repeat(starts, counts)
-    records, ends = _join(rows, key_sizes, value_sizes, contents, offsets, headers)
+    deltas = None if times is None else times - np.repeat(times[starts], counts)
+    records, ends = _join(rows, key_sizes, value_sizes, contents, offsets, deltas, headers)
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        yield Payload(int(destinations[start]), count, records[ends[start] : ends[start + count]])
+        payload = Payload(int(destinations[start]), count, records[ends[start] : ends[start + count]])
+        if times is not None:
+            newest = int(times[start : start + count].max())
+            payload = payload._replace(first_timestamp_ms=int(times[start]), max_timestamp_ms=newest)
+        yield payload
 
 
 def content_sizes(rows: Rows) -> Sizes:
@@ -110,12 +131,25 @@ def _cuts(bounds: Sizes, destinations: Destinations, batch_bytes: int) -> npt.ND
     return np.array(starts, np.int64)
 
 
+def _cuts_by_time(starts: npt.NDArray[np.int64], times: Sizes) -> npt.NDArray[np.int64]:
+    """More of them, where times are too far from the first of their batch."""
+    found: list[int] = []
+    for first, end in pairwise((*starts.tolist(), len(times))):
+        start = first
+        while start < end:
+            found.append(start)
+            far = np.flatnonzero(np.abs(times[start:end] - times[start]) > _TIME_DELTA_MAX)
+            start = start + int(far[0]) if len(far) else end
+    return np.array(found, np.int64)
+
+
 def _join(
     rows: Rows,
     key_sizes: Sizes,
     value_sizes: Sizes,
     contents: Sizes,
     offsets: Sizes,
+    deltas: Sizes | None,
     headers: _Headers | None,
 ) -> tuple[memoryview, npt.NDArray[np.int32]]:
     """All records behind each other, and where each of them begins and the last one ends."""
@@ -124,7 +158,12 @@ def _join(
     counts = None if headers is None else _zigzag(headers.counts)
     sizes = contents + _TWO_ZEROS + _width(offset_fields) + _width(key_fields) + _width(value_fields)
     sizes += 1 if counts is None else _width(counts)
-    parts: list[pa.Array | pa.Scalar] = [_numbers(_zigzag(sizes), None, None, offset_fields, key_fields)]
+    time_fields = None if deltas is None else _zigzag(deltas)
+    if time_fields is not None:
+        sizes += _width(time_fields) - 1
+    parts: list[pa.Array | pa.Scalar] = [
+        _numbers(_zigzag(sizes), None, time_fields, offset_fields, key_fields)
+    ]
     if rows.keys is not None:
         parts.append(rows.keys)
     parts += [_numbers(value_fields), rows.values]

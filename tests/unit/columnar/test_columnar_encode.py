@@ -58,6 +58,32 @@ def test_one_batch_is_byte_for_byte_what_the_plain_writer_writes(seed: int) -> N
     assert bytes(payload.records) == written_one_by_one(rows)
 
 
+def test_rows_may_have_times_of_their_own() -> None:
+    rng = random.Random(11)
+    rows = [random_row(rng) for _ in range(200)]
+    steps = (0, 1, -1, 63, 64, -65, 1000, 100_000, -100_000, 2**31 - 1, 2**31, -(2**31), 2**45)
+    times = np.cumsum([rng.choice(steps) if at % 3 else 0 for at in range(200)])
+    columns = rows_of(rows)
+    timed = Rows(columns.values, columns.keys, columns.headers, times)
+    destinations = np.array([rng.randrange(2) for _ in rows], np.int64)
+    for destination in (0, 1):
+        expected = [at for at in range(200) if destinations[at] == destination]
+        payloads = [
+            one for one in encode(timed, destinations, batch_bytes=100_000) if one.destination == destination
+        ]
+        found = []
+        for payload in payloads:
+            assert payload.first_timestamp_ms is not None
+            assert payload.record_count == 1 or len(payload.records) <= 100_000
+            records = records_in(payload)
+            # Read as if the batch's own time were 0.
+            moments = [payload.first_timestamp_ms + one.timestamp for one in records]
+            assert records[0].timestamp == 0
+            assert max(moments) == payload.max_timestamp_ms
+            found += [(one.key, one.value, moment) for one, moment in zip(records, moments, strict=True)]
+        assert found == [(rows[at][0], rows[at][1], times[at]) for at in expected]
+
+
 def test_columns_that_are_slices_of_larger_ones_give_only_their_own_rows() -> None:
     rng = random.Random(5)
     rows = [random_row(rng) for _ in range(100)]

@@ -1,0 +1,120 @@
+"""`lake clean`: files that are in the store and can never be in the table again.
+
+    clean(table, store, keep_ms=…)
+
+Invariant: nothing is deleted that a sync or a compaction under way could still commit, however long it takes:
+- a file of a sync, if the table is further than where the file begins: who planned it will meet a Conflict;
+- a file of a topic that the table is not made from;
+- a merged file, if the files that it was merged from are not all in the table;
+- a draft whose writer is dead;
+- of Iceberg's lists of files, those that no snapshot has, after a day.
+Versions of the table that are younger than `keep_ms` stay readable. Files that are not named as ours are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, runtime_checkable
+
+from flintmq.lake.files import FileName
+from flintmq.lake.merging import inputs_of
+from flintmq.lake.naming import DATA
+from flintmq.lake.store import Entry, Store
+from flintmq.lake.table import State, Table, TableError, TopicProgress
+
+logger = logging.getLogger(__name__)
+
+KEEP_MS: Final = 7 * 24 * 3600 * 1000
+METADATA_AGE_MS: Final = 24 * 3600 * 1000
+"""Far longer than a commit takes: it begins when all data files are there."""
+
+
+class Why(StrEnum):
+    LATE = "the table was further already"
+    OTHER_TOPIC = "of a topic that the table is not made from"
+    UNMERGED = "merged from files that are not in the table"
+    UNLISTED = "a list of files that no version has"
+    DRAFT = "its writer died"
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    path: str
+    size: int
+    why: Why
+
+
+@runtime_checkable
+class Retaining(Protocol):
+    """A table that knows its older versions."""
+
+    def retained(self, state: State, *, since_ms: int) -> set[str]: ...
+
+
+@runtime_checkable
+class Expiring(Protocol):
+    """A table whose older versions stay readable until they are told to go."""
+
+    def expire(self, state: State, *, before_ms: int) -> None: ...
+
+    def metadata_orphans(self, state: State, *, before_ms: int) -> list[Entry]: ...
+
+
+def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool = False) -> list[Orphan]:
+    """What was deleted, or with `dry_run` would be."""
+    if not isinstance(table, Retaining):
+        raise TableError(f"{table.location} is of a format that cannot be cleaned.")
+    # The store first, then the table: what was committed in between is in the table then.
+    entries = [entry for entry in store.list(DATA) if entry.path.endswith(".parquet")]
+    drafts = store.abandoned_drafts()
+    state = table.state()
+    if state is None:
+        raise TableError(f"There is no table at {table.location}; nothing is deleted.")
+    since_ms = time.time_ns() // 1_000_000 - keep_ms
+    retained = table.retained(state, since_ms=since_ms)
+    present = {one.path for one in table.files(state)}
+    orphans = [
+        *_orphans(entries, state.progress.values(), retained, present, store),
+        *(Orphan(path, store.size(path) or 0, Why.DRAFT) for path in drafts),
+    ]
+    if isinstance(table, Expiring):
+        if not dry_run:
+            # Before their files go: nobody is to be led to a file that is gone.
+            table.expire(state, before_ms=since_ms)
+        # These have no names that say what they are for: only their age tells that no commit waits for them.
+        before_ms = since_ms + keep_ms - max(keep_ms, METADATA_AGE_MS)
+        unlisted = table.metadata_orphans(table.state() or state, before_ms=before_ms)
+        orphans += [Orphan(one.path, one.size, Why.UNLISTED) for one in unlisted]
+    if dry_run:
+        return orphans
+    store.delete(one.path for one in orphans)
+    for one in orphans:
+        logger.info("%s: deleted %s, %s", table.location, one.path, one.why)
+    return orphans
+
+
+def _orphans(
+    entries: Collection[Entry],
+    progress: Collection[TopicProgress],
+    retained: Collection[str],
+    present: Collection[str],
+    store: Store,
+) -> Iterator[Orphan]:
+    if not progress:
+        return  # of an empty table nothing can be said
+    next_offsets = {one.topic_id: one.next_offsets for one in progress}
+    for entry in entries:
+        name = FileName.of(entry.path)
+        if name is None or entry.path in retained:
+            continue
+        if name.topic_id not in next_offsets:
+            yield Orphan(entry.path, entry.size, Why.OTHER_TOPIC)
+        elif name.is_merged:
+            if not set(inputs_of(store, entry.path)) <= set(present):
+                yield Orphan(entry.path, entry.size, Why.UNMERGED)
+        elif name.start_offset < next_offsets[name.topic_id].get(name.partition, 0):
+            yield Orphan(entry.path, entry.size, Why.LATE)

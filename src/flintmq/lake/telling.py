@@ -1,0 +1,121 @@
+"""What a sync tells of itself: a line in the log for each commit, and figures as Prometheus reads them.
+
+    figures.add(commit)
+    write_figures(path, figures.text())
+
+Invariant: the file of figures is replaced as a whole, so that whoever reads it (node_exporter's textfile collector)
+never sees half of one. Counters begin at 0 with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from flintmq.metrics.declared import Kind, Metric
+from flintmq.metrics.exposition import heading, label_text, number
+
+logger = logging.getLogger(__name__)
+
+_TOPIC: Final = ("topic", "table")
+_PARTITION: Final = ("topic", "table", "partition")
+
+COMMITS: Final = Metric("flintmq_lake_commits_total", Kind.COUNTER, "Commits to the table.", _TOPIC)
+CONFLICTS: Final = Metric(
+    "flintmq_lake_conflicts_total", Kind.COUNTER, "Commits that somebody else was faster than.", _TOPIC
+)
+ROWS: Final = Metric("flintmq_lake_rows_total", Kind.COUNTER, "Rows committed.", _TOPIC)
+QUARANTINED: Final = Metric(
+    "flintmq_lake_quarantined_total", Kind.COUNTER, "Records that could not be decoded.", _TOPIC
+)
+FILES: Final = Metric("flintmq_lake_files_total", Kind.COUNTER, "Files committed.", _TOPIC)
+BYTES: Final = Metric("flintmq_lake_file_bytes_total", Kind.COUNTER, "Bytes of these files.", _TOPIC)
+SECONDS: Final = Metric(
+    "flintmq_lake_sync_seconds_total", Kind.COUNTER, "Time from plans to their commits.", _TOPIC
+)
+LAST: Final = Metric(
+    "flintmq_lake_last_sync_timestamp_seconds", Kind.GAUGE, "When the table last had all there was.", _TOPIC
+)
+LAG: Final = Metric(
+    "flintmq_lake_lag", Kind.GAUGE, "Offsets of the partition that the table does not have.", _PARTITION
+)
+METRICS: Final = (COMMITS, CONFLICTS, ROWS, QUARANTINED, FILES, BYTES, SECONDS, LAST, LAG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit to a table."""
+
+    topic: str
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    quarantined: int
+    seconds: float
+    lag: Mapping[int, int]
+    """By partition, when the commit was planned."""
+
+    def __str__(self) -> str:
+        poison = f", {self.quarantined} quarantined" if self.quarantined else ""
+        return (
+            f"{self.topic} -> {self.table}: {self.rows} rows in {self.files} files, {self.bytes} bytes{poison}, "
+            f"{self.seconds:.1f} s, lag {sum(self.lag.values())}"
+        )
+
+
+@dataclass(slots=True)
+class Figures:
+    """Samples by metric and labels."""
+
+    _samples: dict[Metric, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, commit: Commit) -> None:
+        logger.info("%s", commit)
+        place = (commit.topic, commit.table)
+        for metric, amount in (
+            (COMMITS, 1),
+            (ROWS, commit.rows),
+            (QUARANTINED, commit.quarantined),
+            (FILES, commit.files),
+            (BYTES, commit.bytes),
+            (SECONDS, commit.seconds),
+        ):
+            self._raise(metric, amount, *place)
+        self.set_lag(commit.topic, commit.table, commit.lag)
+
+    def add_conflict(self, topic: str, table: str) -> None:
+        self._raise(CONFLICTS, 1, topic, table)
+
+    def set_lag(self, topic: str, table: str, lag: Mapping[int, int]) -> None:
+        for partition, offsets in lag.items():
+            self._of(LAG)[label_text(LAG, topic, table, partition)] = offsets
+
+    def set_synced(self, topic: str, table: str, *, now_s: float) -> None:
+        self._of(LAST)[label_text(LAST, topic, table)] = now_s
+
+    def text(self) -> str:
+        return "".join(
+            heading(metric)
+            + "".join(f"{metric.name}{{{labels}}} {number(value)}\n" for labels, value in samples.items())
+            for metric in METRICS
+            if (samples := self._samples.get(metric))
+        )
+
+    def _raise(self, metric: Metric, amount: float, *labels: str) -> None:
+        samples = self._of(metric)
+        text = label_text(metric, *labels)
+        samples[text] = samples.get(text, 0) + amount
+
+    def _of(self, metric: Metric) -> dict[str, float]:
+        return self._samples.setdefault(metric, {})
+
+
+def write_figures(path: str, text: str) -> None:
+    aside = f"{path}.{os.getpid()}.new"
+    with open(aside, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(aside, path)

@@ -1,0 +1,54 @@
+"""A partition of a replay in a process of its own, which kills itself at a step if it is told to.
+
+python lake_replay_program.py STEP COUNT < task > result        STEP is a name in STEPS, or `none`
+
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from flintmq.lake import replay_task
+from flintmq.lake.replay_task import replay_partition
+
+STEPS = {
+    "before the rows": (replay_task._Replay, "_write", "before"),
+    "between the rows and their offset": (replay_task._Replay, "_commit_offset", "before"),
+    "before the commit": (replay_task._Replay, "_commit_offset", "after"),
+    "after the commit": (replay_task._Replay, "_write", "after"),
+}
+
+
+def dying(original: Callable[..., Any], when: str, count: int) -> Callable[..., Any]:
+    left = [count]
+
+    def run(*arguments: Any) -> Any:
+        left[0] -= 1
+        if when == "before" and not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments)
+        if when == "after" and not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    return run
+
+
+def main() -> None:
+    step, count = sys.argv[1], int(sys.argv[2])
+    # Every file's rows are a transaction.
+    replay_task.TRANSACTION_BYTES = 1  # type: ignore[misc]
+    if step in STEPS:
+        owner, name, when = STEPS[step]
+        setattr(owner, name, dying(getattr(owner, name), when, count))
+    result = replay_partition(pickle.load(sys.stdin.buffer))
+    sys.stdout.buffer.write(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
