@@ -23,6 +23,11 @@ COMMANDS = {
         "flintmq.cli.spark",
         "Read and write topics with Spark: check the machine, open a shell, run programs.",
     ),
+    "lake": Entry(
+        "flintmq.cli.lake",
+        "Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
+    ),
+    "pipeline": Entry("flintmq.cli.pipeline", "Check and draw pipelines that are declared in a file."),
     "config": Entry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),

@@ -1,0 +1,231 @@
+"""Write `docs/pipelines.schema.json` and `docs/pipelines-reference.md` from the declaration of a pipeline's file.
+
+Run it after changing a field; a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flintmq.pipeline.declaration import Declared, Kind, Lasting, Part, fields_of
+from flintmq.pipeline.model import Pipeline
+from flintmq.pipeline.problems import Rule
+
+DOCS = Path(__file__).parent.parent / "docs"
+SCHEMA = DOCS / "pipelines.schema.json"
+REFERENCE = DOCS / "pipelines-reference.md"
+
+INTRODUCTION = """\
+# Pipelines: the file
+
+<!-- Made by scripts/make_pipeline_reference.py from src/flintmq/pipeline: do not edit. -->
+
+A pipeline is one YAML file: sources, steps and sinks by their names, in any order. A source or step is a table of its
+name in SQL. `flintmq pipeline validate FILE` says everything that is wrong with it, with line and column, and
+`flintmq pipeline plan FILE` draws it; neither needs Spark or a broker.
+
+```yaml
+# yaml-language-server: $schema=pipelines.schema.json
+name: orders
+sources:
+  orders:
+    topic: orders
+    decode: {format: json, schema: "id long, country string, amount double, at timestamp"}
+    watermark: {column: at, delay: 10 minutes}
+steps:
+  big:
+    sql: select * from orders where amount > 10
+    expect:
+      positive: {that: amount > 0, otherwise: dead-letter}
+sinks:
+  big_orders: {from: big, topic: orders.big, key: country, value: json}
+dead_letters: orders.dead
+trigger: {every: 10 seconds}
+```
+
+The first line gives editors the names, meanings and choices below, from
+[pipelines.schema.json](pipelines.schema.json).
+
+- **Names** of sources, steps and sinks have letters, digits and `_`, and are unique, in capitals or not.
+- **Paths** are looked for beside the file; URLs such as `s3://…` are left as they are.
+- **Times** are written like `10 seconds`, `5 minutes`, `1 hour`, `2 days`, or `10s`, `5m`, `1h`, `2d`.
+- **Columns** are written as Spark has them: `id long, tags array<string>, place struct<x: double, y: double>`.
+- **`${NAME}`** in any value comes from the environment, `${NAME:-default}` has a default, and `$${` is `${` itself.
+- **Short forms**: where a part says *short*, a plain text may stand for it: `value: json` is `value: {format: json}`.
+
+*Change* says whether a field may change while there is a checkpoint: `no` means that the pipeline then needs a new
+one.
+"""
+
+CHECKS = """\
+## What is checked
+
+Before Spark starts, all at once. Each problem has one of these rules, which `validate --json` names.
+
+"""
+
+_KINDS = {
+    Kind.TEXT: "text",
+    Kind.FLAG: "true or false",
+    Kind.COUNT: "number",
+    Kind.DURATION: "time",
+    Kind.COLUMNS: "columns",
+    Kind.SQL: "SQL",
+    Kind.PYTHON: "`file.py:name`",
+    Kind.PATH: "path",
+    Kind.NAME: "name",
+    Kind.NAMES: "names",
+    Kind.TEXTS: "texts",
+    Kind.OPTIONS: "names and values",
+}
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
+_SCALAR = {"type": ["string", "number", "boolean"]}
+_TEXT = {"type": ["string", "number"]}
+
+
+def parts(part: type[Part] = Pipeline) -> list[type[Part]]:
+    """All classes of the declaration, each before those in it."""
+    found: dict[type[Part], None] = {part: None}
+    for field in fields_of(part).values():
+        for one in field.of:
+            found.update(dict.fromkeys(parts(one)))
+    return list(found)
+
+
+# ---- the JSON schema
+
+
+def render_schema() -> str:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "FlintMQ pipeline",
+        "$ref": "#/definitions/Pipeline",
+        "definitions": {part.__name__: _object(part) for part in parts()},
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _object(part: type[Part]) -> dict[str, Any]:
+    declared = fields_of(part)
+    return {
+        "type": "object",
+        "description": _docstring(part),
+        "properties": {name: _property(field) for name, field in declared.items()},
+        "required": [name for name, field in declared.items() if field.is_required],
+        "additionalProperties": False,
+    }
+
+
+def _property(field: Declared) -> dict[str, Any]:
+    about: dict[str, Any] = {"description": _sentence(field.meaning)}
+    if field.default_text:
+        about["default"] = field.default
+    return {**about, **_kind(field)}
+
+
+def _kind(field: Declared) -> dict[str, Any]:
+    match field.kind:
+        case Kind.CHOICE:
+            return {"anyOf": [{"enum": list(field.choices)}, _VARIABLE]}
+        case Kind.FLAG:
+            return {"anyOf": [{"type": "boolean"}, _VARIABLE]}
+        case Kind.COUNT:
+            return {"anyOf": [{"type": "integer", "minimum": 1}, _VARIABLE]}
+        case Kind.NAMES | Kind.TEXTS:
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+        case Kind.OPTIONS:
+            return {"type": "object", "additionalProperties": _SCALAR}
+        case Kind.PART:
+            return {"anyOf": _alternatives(field)}
+        case Kind.PARTS:
+            names = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
+            return {
+                "type": "object",
+                "propertyNames": names,
+                "additionalProperties": {"anyOf": _alternatives(field)},
+            }
+        case _:
+            return dict(_TEXT)
+
+
+def _alternatives(field: Declared) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{"$ref": f"#/definitions/{part.__name__}"} for part in field.of]
+    if len(field.of) == 1 and (short := field.of[0].SHORT):
+        found.insert(0, _kind(fields_of(field.of[0])[short]))
+    return found
+
+
+# ---- the reference
+
+
+def render_reference() -> str:
+    return "\n".join(
+        (INTRODUCTION, *map(_section, parts()), CHECKS + _table(("Rule", "What is wrong"), _rules()))
+    )
+
+
+def _section(part: type[Part]) -> str:
+    rows = (
+        (
+            f"`{name}`",
+            _kind_text(field),
+            "required" if field.is_required else f"`{field.default_text}`" if field.default_text else "",
+            field.lasting.value if field.lasting is not Lasting.FREE else "",
+            _sentence(field.meaning),
+        )
+        for name, field in fields_of(part).items()
+    )
+    short = f" *Short:* a text gives `{part.SHORT}`." if part.SHORT else ""
+    table = _table(("Field", "Kind", "Default", "Change", "Meaning"), rows)
+    return f"## {_title(part)}\n\n{_docstring(part)}{short}\n\n{table}"
+
+
+def _kind_text(field: Declared) -> str:
+    if field.kind is Kind.CHOICE:
+        return ", ".join(f"`{choice}`" for choice in field.choices)
+    if field.kind in (Kind.PART, Kind.PARTS):
+        links = ", ".join(f"[{_title(part)}](#{_anchor(part)})" for part in field.of)
+        return f"by name: {links}" if field.kind is Kind.PARTS else links
+    return _KINDS[field.kind]
+
+
+def _title(part: type[Part]) -> str:
+    """`TopicSource` is Source: topic, and `FileDecode` is File decode."""
+    words = "".join(f" {char}" if char.isupper() else char for char in part.__name__).split()
+    if part.TAG:
+        return f"{words[-1]}: {part.TAG}"
+    return " ".join(words).capitalize()
+
+
+def _anchor(part: type[Part]) -> str:
+    return _title(part).lower().replace(":", "").replace(" ", "-")
+
+
+def _rules() -> Iterator[tuple[str, str]]:
+    for rule in Rule:
+        yield f"`{rule}`", _sentence(rule.meaning)
+
+
+def _docstring(part: type[Part]) -> str:
+    return " ".join((part.__doc__ or "").split())
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(render_schema(), encoding="utf-8")
+    REFERENCE.write_text(render_reference(), encoding="utf-8")
+    print(f"wrote {SCHEMA} and {REFERENCE}")

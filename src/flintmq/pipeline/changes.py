@@ -1,0 +1,159 @@
+"""What a changed file means for the checkpoint of the old one: what may change, and what cannot. Pure.
+
+    kept = fingerprints(old_pipeline)           # plain values, to be kept as JSON beside the checkpoint
+    for change in changes(kept, fingerprints(new_pipeline)):
+        if not change.is_allowed: …
+
+Every sink is a stream of its own, with its own part of the checkpoint. So a sink may come or go with all that only it
+needs; what cannot change are the streams that a sink which stays is made from, and steps with state on their way.
+Invariant: secrets are in no fingerprint, and the places of things in the file do not matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flintmq.pipeline.declaration import Kind, Lasting, Part, fields_of
+from flintmq.pipeline.durations import in_words, parse_ms
+from flintmq.pipeline.graph import Graph
+from flintmq.pipeline.masking import is_secret_name, public
+from flintmq.pipeline.model import AnyNode, Pipeline
+
+
+class Fingerprint(NamedTuple):
+    kind: str
+    """source, step or sink, and which: `source topic`."""
+    keeps_state: bool
+    is_stream: bool
+    fixed: dict[str, Any]
+    """Fields that cannot change, by their names."""
+    free: dict[str, Any]
+    needs: list[str]
+    """All that it is made from, by name, sorted; empty for a source."""
+
+    @property
+    def digest(self) -> str:
+        """The same for the same node, wherever it stands in the file."""
+        text = json.dumps(self, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    node: str
+    message: str
+    is_allowed: bool
+
+
+def fingerprints(pipeline: Pipeline) -> dict[str, Fingerprint]:
+    """By the names of sources, steps and sinks."""
+    graph = Graph(pipeline)
+    groups = (("source", pipeline.sources), ("step", pipeline.steps), ("sink", pipeline.sinks))
+    return {name: _fingerprint(node, group, graph) for group, nodes in groups for name, node in nodes.items()}
+
+
+def from_json(kept: Mapping[str, Any]) -> dict[str, Fingerprint]:
+    """What was kept as JSON, as it was."""
+    return {name: Fingerprint(*values) for name, values in kept.items()}
+
+
+def changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> list[Change]:
+    """In the order of the old file, and what is new behind it. None if nothing changed."""
+    staying = [name for name, one in old.items() if _is_sink(one) and name in new and _is_sink(new[name])]
+    # What a sink that stays was made from: only this has something in a checkpoint that goes on.
+    bound = {name for sink in staying for name in (sink, *old[sink].needs)}
+    found: list[Change] = []
+    for name, before in old.items():
+        after = new.get(name)
+        if after is None:
+            found.append(_removed(name, before, is_bound=name in bound))
+        else:
+            found += _differences(name, before, after, is_bound=name in bound)
+    for name, one in new.items():
+        if name in old:
+            continue
+        users = [sink for sink in staying if name in new[sink].needs]
+        is_new_stream = one.kind.startswith("source") and one.is_stream
+        if users and (one.keeps_state or is_new_stream):
+            what = "state" if one.keeps_state else "stream"
+            found.append(Change(name, f"new, and a {what} that the sink {users[0]} had not", False))
+        else:
+            found.append(Change(name, f"new {one.kind}", True))
+    return found
+
+
+def _removed(name: str, before: Fingerprint, *, is_bound: bool) -> Change:
+    matters = before.keeps_state or (before.kind.startswith("source") and before.is_stream)
+    if is_bound and matters and not _is_sink(before):
+        return Change(name, f"removed, and the checkpoint has what this {before.kind} was at", False)
+    return Change(name, f"removed {before.kind}", True)
+
+
+def _differences(name: str, before: Fingerprint, after: Fingerprint, *, is_bound: bool) -> Iterator[Change]:
+    is_static = not before.is_stream and not after.is_stream
+    if before.kind != after.kind:
+        matters = (
+            is_bound
+            and not is_static
+            and (before.keeps_state or after.keeps_state or "step" not in before.kind)
+        )
+        yield Change(name, f"was a {before.kind} and is a {after.kind}", not matters)
+        return
+    if before.keeps_state != after.keeps_state:
+        words = "keeps state now, and did not" if after.keeps_state else "keeps no state any more"
+        yield Change(name, words, not is_bound)
+    for field in dict.fromkeys((*before.fixed, *after.fixed, *before.free, *after.free)):
+        was = before.fixed.get(field, before.free.get(field))
+        now = after.fixed.get(field, after.free.get(field))
+        if was != now:
+            is_fixed = field in before.fixed and is_bound and not is_static
+            yield Change(name, f"{field}: {_shown(was)} became {_shown(now)}", not is_fixed)
+
+
+def _fingerprint(node: AnyNode, group: str, graph: Graph) -> Fingerprint:
+    keeps_state = graph.keeps_state(node)
+    fixed: dict[str, Any] = {}
+    free: dict[str, Any] = {}
+    for name, lasting, value in _values(node, ""):
+        is_fixed = lasting is Lasting.FIXED or (lasting is Lasting.STATE and keeps_state)
+        (fixed if is_fixed else free)[name] = value
+    needs = sorted({one.name for one in graph.upstream(node)[1:]})
+    return Fingerprint(f"{group} {node.TAG}", keeps_state, graph.is_stream(node), fixed, free, needs)
+
+
+def _values(part: Part, prefix: str) -> Iterator[tuple[str, Lasting, Any]]:
+    """The fields of a part and of the parts in it: `dedup.keys`."""
+    for name, field in fields_of(type(part)).items():
+        value = getattr(part, field.attribute)
+        if isinstance(value, Part):
+            yield from _values(value, f"{prefix}{name}.")
+        elif isinstance(value, Mapping):
+            for key, one in value.items():
+                if isinstance(one, Part):
+                    yield from _values(one, f"{prefix}{name}.{key}.")
+                elif not is_secret_name(key):
+                    yield f"{prefix}{name}.{key}", field.lasting, _plain(one)
+        elif not field.is_secret and value is not None:
+            if field.kind is Kind.DURATION and (duration_ms := parse_ms(value)):
+                value = in_words(duration_ms)
+            yield f"{prefix}{name}", field.lasting, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, with white space that means nothing made one."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return " ".join(public(value).split()) if isinstance(value, str) else value
+
+
+def _is_sink(one: Fingerprint) -> bool:
+    return one.kind.startswith("sink")
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,59 @@
+"""Columns in DDL: the same as decoders read, and without Arrow."""
+
+from __future__ import annotations
+
+import pytest
+
+from flintmq.formats import SchemaError, ddl
+from flintmq.pipeline.columns import ColumnsError, columns
+
+GOOD = [
+    "id long",
+    "id LONG NOT NULL, name string COMMENT 'what it''s called', at timestamp",
+    "`odd ``name` int, b decimal(10, 2), c decimal, d varchar(20), e dec(5)",
+    "a array<struct<x: double, y: map<string, array<int>>>>, b: binary",
+    "a struct<b struct<c int not null>>, j json",
+]
+BAD = [
+    ("", "a column's name", 0),
+    ("id", "a type such as", 2),
+    ("id lng", "long?", 3),
+    ("id long,", "a column's name", 8),
+    ("id long name string", "a comma or the end", 8),
+    ("id long, ID int", "twice", 9),
+    ("a array<int", "'>'", 11),
+    ("a array int", "'<'", 8),
+    ("a map<string>", "','", 12),
+    ("a decimal(x)", "a number", 10),
+    ("a decimal(1, 2, 3)", r"'\)'", 14),
+    ("a int not", "'null'", 9),
+    ("a int comment x", "single quotes", 14),
+    ("a int ! b", "a comma or the end", 6),
+    ("a " + "array<" * 200, "deep", 602),
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_what_decoders_take_is_taken_with_the_same_names(text: str) -> None:
+    assert [column.name for column in columns(text)] == ddl.parse(text).names
+
+
+@pytest.mark.parametrize(("text", "message", "offset"), BAD)
+def test_what_is_wrong_is_told_with_its_place(text: str, message: str, offset: int) -> None:
+    with pytest.raises(ColumnsError, match=message) as caught:
+        columns(text)
+    assert caught.value.offset == offset
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in BAD if "ID" not in text and "1, 2, 3" not in text])
+def test_what_is_refused_here_decoders_refuse_too(text: str) -> None:
+    with pytest.raises(SchemaError):
+        ddl.parse(text)
+
+
+def test_a_column_knows_its_type_and_where_it_begins() -> None:
+    found = columns("id long, tags array<string> not null")
+    assert [(one.name, one.offset, one.type) for one in found] == [
+        ("id", 0, "long"),
+        ("tags", 9, "array<string>"),
+    ]

@@ -1,0 +1,87 @@
+"""However a text is written in YAML, its characters know where they stand."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flintmq.pipeline.document import compose, origins
+from flintmq.pipeline.durations import in_words, parse_ms
+from flintmq.pipeline.places import Source, Text
+
+
+def text_of(written: str) -> tuple[Source, Text]:
+    source = Source("f", written)
+    node = compose(source)
+    assert isinstance(node, yaml.MappingNode)
+    value = node.value[0][1]
+    return source, Text(value.value, source, origins(source, value))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "a: select one WORD two\n",
+        "a: 'it''s one WORD two'\n",
+        'a: "tab\\t quote\\" \\u00e9 one WORD two"\n',
+        "a: |\n  select one\n    WORD two\n",
+        "a: |2-\n    select one\n\n  WORD two\n",
+        "a: >\n  select one\n  WORD two\n\n  three\n",
+        "a: select one\n  two\n  WORD three\n",
+        'a: "select one\n  two \\\n  WORD three"\n',
+        "a: &anchor !!str 'one WORD two'\n",
+        "# é\r\na: one\r\n  WORD\r\n",
+    ],
+)
+def test_a_word_is_found_where_it_is_written(written: str) -> None:
+    source, text = text_of(written)
+    place = text.place_at(text.index("WORD"))
+    assert place == source.place(written.index("WORD"))
+    assert place.text[place.column - 1 :].startswith("WORD")
+
+
+@given(
+    st.text(alphabet="ab \t\n'\"\\:#é\U0001f600-", min_size=1), st.sampled_from(["'", '"', "|", ">", None])
+)
+def test_whatever_is_written_every_character_that_shows_is_where_it_says(
+    value: str, style: str | None
+) -> None:
+    written = yaml.dump({"a": value}, default_style=style, allow_unicode=True, width=20)
+    _, text = text_of(written)
+    assert text == value
+    for at, char in enumerate(text):
+        index = text._origins[at]
+        assert 0 <= index <= len(written)
+        if char.isalpha() and written[index] != "\\":
+            assert written[index] == char
+
+
+def test_a_text_is_the_str_it_looks_like() -> None:
+    _, text = text_of("a: bc\n")
+    assert text == "bc"
+    assert {text: 1} == {"bc": 1}
+    assert type(str(text)) is str
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms", "words"),
+    [
+        ("10 minutes", 600_000, "10 minutes"),
+        ("1 hour 30 seconds", 3_630_000, "3630 seconds"),
+        ("90s", 90_000, "90 seconds"),
+        ("1D", 86_400_000, "1 day"),
+        ("250 ms", 250, "250 milliseconds"),
+        ("120 min", 7_200_000, "2 hours"),
+    ],
+)
+def test_durations_are_read_as_people_write_them(text: str, duration_ms: int, words: str) -> None:
+    assert parse_ms(text) == duration_ms
+    assert in_words(duration_ms) == words
+    assert parse_ms(words) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["", "10", "minutes", "1 month", "-1 second", "1.5 hours", "10 minutes ago"])
+def test_what_is_no_duration_is_not_read_as_one(text: str) -> None:
+    assert parse_ms(text) is None
