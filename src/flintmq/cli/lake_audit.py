@@ -9,6 +9,7 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option
 from flintmq.cli.exits import REMOTE_CODES, Exit
+from flintmq.cli.lake_bar import Bar
 from flintmq.cli.lake_options import check_installed, open_session, place_options, spark_options
 from flintmq.cli.output import many, print_json
 
@@ -66,7 +67,9 @@ def command(
         namespace=namespace,
         store=parse_store_settings(store),
     )
-    found = audit(open_session(master, remote), options, registry=registry)
+    spark = open_session(master, remote)
+    with Bar("comparing") as bar:
+        found = audit(spark, options, registry=registry, tell=bar.tell)
     for one in found:
         if as_json:
             print_json(_as_json(one))

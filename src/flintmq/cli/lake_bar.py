@@ -1,6 +1,6 @@
-"""How far a sync is: a bar at a terminal, a line now and then elsewhere, both on standard error.
+"""How far the workers are: a bar at a terminal, a line now and then elsewhere, both on standard error.
 
-Nothing is said in the first two seconds of a sync, so that what is quickly done leaves no trace. Rich is loaded only
+Nothing is said in the first two seconds of a job, so that what is quickly done leaves no trace. Rich is loaded only
 for a terminal.
 """
 
@@ -19,11 +19,18 @@ _LINE_EVERY_S: Final = 10.0
 
 
 class Bar:
-    def __init__(self, *, now: Callable[[], float] = time.monotonic, is_terminal: bool | None = None) -> None:
+    def __init__(
+        self,
+        doing: str = "writing",
+        *,
+        now: Callable[[], float] = time.monotonic,
+        is_terminal: bool | None = None,
+    ) -> None:
+        self._doing = doing
         self._now = now
         self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._due: float | None = None
-        """When something is to be said; None between two syncs."""
+        """When something is to be said; None between two jobs."""
         self._shown: tuple[Any, Any] | None = None
 
     def __enter__(self) -> Bar:
@@ -35,7 +42,7 @@ class Bar:
         self.clear()
 
     def tell(self, done: int, total: int) -> None:
-        """`done` of `total` files; called as often as one likes."""
+        """`done` of `total` pieces; called as often as one likes."""
         now = self._now()
         if done >= total:
             self.clear()
@@ -49,7 +56,7 @@ class Bar:
             self._draw(done, total)
         else:
             self._due = now + _LINE_EVERY_S
-            click.echo(f"writing: {done} of {total} pieces", err=True)
+            click.echo(f"{self._doing}: {done} of {total} pieces", err=True)
 
     def _draw(self, done: int, total: int) -> None:
         if self._shown is None:
@@ -57,7 +64,7 @@ class Bar:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             bar = Progress(
-                TextColumn("writing"),
+                TextColumn(self._doing),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("pieces"),
@@ -66,7 +73,7 @@ class Bar:
                 transient=True,
             )
             bar.start()
-            self._shown = bar, bar.add_task("writing", total=total)
+            self._shown = bar, bar.add_task(self._doing, total=total)
         bar, task = self._shown
         bar.update(task, completed=done, total=total)
 

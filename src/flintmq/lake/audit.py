@@ -11,7 +11,7 @@ table that is synced, merged or cleaned meanwhile is not taken for a bad one: th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ from flintmq.lake.audit_report import PROBLEMS_MAX, Checked, Kind, Problem, Tabl
 from flintmq.lake.audit_task import AuditTask, audit_stretch
 from flintmq.lake.decoding import kept_decoding, shaper_of
 from flintmq.lake.files import DataFile, FileName
+from flintmq.lake.jobs import Tell
 from flintmq.lake.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.quarantine import Pending
 from flintmq.lake.shaping import Shaper
@@ -41,8 +42,6 @@ logger = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 5
 """Retention goes on during an audit: what it took in one round is looked at again in the next."""
-
-Tell = Callable[[int, int], None]
 
 
 def audit(
@@ -80,8 +79,7 @@ class _Audit:
         self._options = options
         self._topic = topic
         self._registry = registry
-        # What is deleted meanwhile must be seen, to be looked at again.
-        self._source = replace(options.source, fail_on_loss=True)
+        self._source = options.source
 
     def run(self, tell: Tell) -> TableAudit:
         for _ in range(_ROUNDS_MAX):
@@ -170,12 +168,11 @@ class _Audit:
         for _ in range(_ROUNDS_MAX):
             if common is None or not stretches:
                 return done
-            tell(len(done), len(done) + len(stretches))
             tasks = [
                 replace(common, stretch=one, task=task, poison=_within(quarantine, one))
                 for one, task in zip(stretches, self._tasks(stretches), strict=True)
             ]
-            results = in_workers(self._spark, tasks, audit_stretch, Checked)
+            results = in_workers(self._spark, tasks, audit_stretch, Checked, tell=tell)
             done += [one for one in results if not one.is_outdated]
             outdated = [one for one, result in zip(stretches, results, strict=True) if result.is_outdated]
             if outdated:

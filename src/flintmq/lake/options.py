@@ -75,13 +75,17 @@ class SyncOptions:
 
     @property
     def source(self) -> SourceOptions:
-        """How records are read: committed ones only."""
+        """How records are read: committed ones only.
+
+        What retention takes meanwhile fails a worker's piece, gaps allowed or not: the next plan knows the range, and
+        tells of it where somebody listens, which a worker's log is not.
+        """
         return SourceOptions(
             bootstrap=self.bootstrap,
             topics=Topics(names=self.topics),
             columns=COLUMNS,
             read_committed=True,
-            fail_on_loss=not self.allow_gaps,
+            fail_on_loss=True,
             client_id=_CLIENT_ID,
             patience_ms=self.patience_ms,
         )

@@ -2,9 +2,10 @@
 
     figures.add(commit)
     write_figures(path, figures.text())
+    with FiguresServer(port, figures): …             asked for by Prometheus itself
 
 Invariant: the file of figures is replaced as a whole, so that whoever reads it (node_exporter's textfile collector)
-never sees half of one. Counters begin at 0 with the process.
+never sees half of one. Counters begin at 0 with the process. `docs/metrics.md` has METRICS.
 """
 
 from __future__ import annotations

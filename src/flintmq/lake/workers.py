@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from flintmq.errors import FlintError
+from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.table import TableError
 
 if TYPE_CHECKING:
@@ -28,17 +29,22 @@ Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
-_ATTEMPTS_MAX: Final = 3
 _SCHEMA: Final = "item long, result binary, error string"
-_SAID_MAX: Final = 2000
 
 
 def in_workers(
-    spark: SparkSession, items: Sequence[Item], do: Callable[[Item], Result], kind: type[Result]
+    spark: SparkSession,
+    items: Sequence[Item],
+    do: Callable[[Item], Result],
+    kind: type[Result],
+    *,
+    tell: Tell = lambda done, total: None,
 ) -> list[Result]:
+    """`tell` hears how many are done, of how many."""
     if not items:
         return []
-    found = _done(spark, len(items), _Work(tuple(items), do))
+    with Jobs(spark, "flintmq lake") as jobs:
+        found = _done(jobs, len(items), _Work(tuple(items), do), tell)
     results: dict[int, Result] = {}
     for number, result, failure in zip(*(found.column(index) for index in range(3)), strict=True):
         if failure.is_valid:
@@ -51,15 +57,16 @@ def in_workers(
     return [results[number] for number in range(len(items))]
 
 
-def _done(spark: SparkSession, count: int, work: Any) -> pa.Table:
+def _done(jobs: Jobs, count: int, work: Any, tell: Tell) -> pa.Table:
     failure: Exception | None = None
-    for _ in range(_ATTEMPTS_MAX):
+    for _ in range(ATTEMPTS_MAX):
         try:
-            return spark.range(0, count, 1, count).mapInArrow(work, _SCHEMA).toArrow()
+            return jobs.run(count, work, _SCHEMA, tell=tell)
         except Exception as error:  # of Spark's, which have no base in common over both kinds of sessions
             failure = error
-            logger.warning("Spark failed: %s", str(error).strip()[-_SAID_MAX:])
-    raise TableError(f"Spark could not do the work: {str(failure).strip()[-_SAID_MAX:]}") from failure
+            logger.warning("Spark failed: %s", said(error))
+    assert failure is not None
+    raise TableError(f"Spark could not do the work: {said(failure)}") from failure
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from bench.family import LOOKING, Family
 
 pytestmark = pytest.mark.skipif(not machine.is_supported(), reason="reads /proc")
 
-# Starts a child that spends half a second and says so, then waits to be ended; nobody waits for it. The half second is
-# by the clock that /proc shows, which counts whole ticks, of the user's and of the system's time by themselves.
+# Starts a child that spends half a second and says so, then waits to be ended; nobody waits for it. The half second
+# is by the clock that /proc shows, which counts whole ticks, of the user's and of the system's time by themselves.
 NEGLECTFUL = """
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
