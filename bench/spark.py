@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from bench import lake, machine
+from bench import lake, machine, pipeline
 from bench.connector import SPARK_VERSION, NoConnector, fetch_connector
 from bench.family import Family
 from bench.loads import BatchShape, ProduceLoad, Topic
@@ -119,6 +119,7 @@ WORKLOADS: Final = (
     Workload("available-now", f"a stream over the whole topic in {TRIGGERS} micro-batches", 1.0, stream_all),
     Workload("sink", "rows written to a topic", 1.0, write_all),
     *lake.WORKLOADS,
+    *pipeline.WORKLOADS,
 )
 
 

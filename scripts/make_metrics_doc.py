@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from flintmq.lake.telling import METRICS as LAKE_METRICS
 from flintmq.metrics import LATENCY_BOUNDS_S, Kind, Metric
 from flintmq.metrics.declared import SECTIONS
 from flintmq.metrics.exposition import number
@@ -13,7 +15,8 @@ TARGET = Path(__file__).parent.parent / "docs" / "metrics.md"
 INTRODUCTION = """\
 # Metrics
 
-<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py: do not edit. -->
+<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py and src/flintmq/lake/telling.py: do
+not edit. -->
 
 A broker tells them at `http://127.0.0.1:30004/metrics` (the same at `/prometheus`), in the text format that
 Prometheus and most other collectors read; [operations.md](operations.md) says how to reach it from elsewhere.
@@ -26,6 +29,11 @@ Prometheus and most other collectors read; [operations.md](operations.md) says h
   told as one sum with empty labels, so that totals stay right.
 - Asking costs little: the broker counts in plain numbers and puts the text together in slices of a
   millisecond.
+"""
+
+LAKE = """\
+`flintmq lake sync` tells these, not the broker: in a file with `--metrics-file FILE`, which node_exporter's textfile
+collector reads, or at `http://127.0.0.1:PORT/metrics` with `--metrics-port PORT`. `table` is where the table is.
 """
 
 QUESTIONS = (
@@ -47,6 +55,11 @@ QUESTIONS = (
     ("all data stored", "sum(flintmq_log_size_bytes)"),
     ("memory under pressure", "flintmq_memory_budget_used_bytes / flintmq_memory_budget_bytes"),
     ("who still uses an old client", "flintmq_client_connections"),
+    ("how far tables are behind their topics", "sum by (topic, table) (flintmq_lake_lag)"),
+    (
+        "tables that have not been up to date for an hour",
+        "time() - flintmq_lake_last_sync_timestamp_seconds > 3600",
+    ),
 )
 
 
@@ -54,12 +67,16 @@ def render() -> str:
     bounds = ", ".join(f"`{number(bound)}`" for bound in LATENCY_BOUNDS_S)
     parts = [INTRODUCTION, f"Buckets of histograms end at {bounds} seconds.\n"]
     for title, metrics in SECTIONS:
-        parts.append(f"## {title}\n")
-        parts.append("| Name | Type | Labels | Meaning |\n|---|---|---|---|\n" + "".join(map(_row, metrics)))
+        parts += [f"## {title}\n", _table(metrics)]
+    parts += ["## The lake\n", LAKE, _table(LAKE_METRICS)]
     parts.append("## Questions, and the expression that answers them\n")
     rows = "".join(f"| {question} | `{expression}` |\n" for question, expression in QUESTIONS)
     parts.append("| Question | Expression |\n|---|---|\n" + rows)
     return "\n".join(parts)
+
+
+def _table(metrics: Sequence[Metric]) -> str:
+    return "| Name | Type | Labels | Meaning |\n|---|---|---|---|\n" + "".join(map(_row, metrics))
 
 
 def _row(metric: Metric) -> str:

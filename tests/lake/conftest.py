@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.connector import connector_jars
 from support.broker_process import BrokerProcess
 from support.spark_topics import Topics
 
@@ -31,6 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from flintmq.spark.session import session
 
     folder = tmp_path_factory.mktemp("spark")
+    # Spark's own Kafka connector, for the tests beside it, where it has been fetched.
+    jars = connector_jars()
     # Workers import what the tests run with, from wherever that was imported.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     made = session(
@@ -41,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": folder / "local",
             "spark.sql.session.timeZone": "UTC",
             "spark.log.level": "ERROR",
+            **({"spark.jars": jars} if jars else {}),
         },
         master="local[2]",
         app_name="flintmq-tests",
@@ -87,8 +91,13 @@ def lake(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Lake:
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One session for all that need one, and time for it to start on a busy machine."""
+    """One session for all that need one, and time for it to start on a busy machine.
+
+    First, because xdist reads the groups in the same hook: of a folder that is named on the command line it would
+    come before this.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

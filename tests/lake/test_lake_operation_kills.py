@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 RUN_TIMEOUT_S = 180.0
 
+FORMATS = [Format.PARQUET, Format.ICEBERG, pytest.param(Format.DELTA, marks=pytest.mark.long)]
+"""In this process; Delta commits by the same log as plain tables."""
+
 Run = Callable[[str, str], None]
 """An operation that ends at a step."""
 
@@ -117,7 +120,7 @@ def latest_through(steps: list[str], pair: Pair, run: Run) -> None:
         run("latest", step)
 
 
-@pytest.mark.parametrize("format", list(Format))
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_compaction_that_ends_at_any_step_changes_no_row(
     spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +133,7 @@ def test_a_compaction_that_ends_at_any_step_changes_no_row(
     check_rows(place)
 
 
-@pytest.mark.parametrize("format", list(Format))
+@pytest.mark.parametrize("format", FORMATS)
 def test_the_latest_of_keys_that_ended_at_any_step_is_made_up_for(
     spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:

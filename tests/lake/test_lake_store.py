@@ -121,7 +121,10 @@ def test_of_many_that_put_at_once_one_is_told_that_it_did(store: Store) -> None:
     assert log.read(0)[0]["number"] == won[0]
 
 
-@pytest.mark.parametrize(("what", "times"), [("answer", 1), ("request", 1), ("answer", 9), ("request", 7)])
+@pytest.mark.parametrize(
+    ("what", "times"),
+    [("answer", 1), ("request", 1), ("answer", 9), pytest.param("request", 7, marks=pytest.mark.long)],
+)
 def test_a_commit_whose_answer_is_lost_is_done_once(s3: S3Server, what: str, times: int) -> None:
     url = f"{new_root()}/table"
     with LossyProxy(s3) as proxy:
@@ -145,7 +148,7 @@ def test_a_lost_answer_to_anothers_commit_is_a_conflict(s3: S3Server) -> None:
             CommitLog(open_store(url, proxy.settings), "log").append(0, [{"id": new_id(), "by": "me"}])
 
 
-@pytest.mark.parametrize("format", [Format.PARQUET, Format.DELTA])
+@pytest.mark.parametrize("format", [Format.PARQUET, pytest.param(Format.DELTA, marks=pytest.mark.long)])
 def test_a_table_commits_through_a_store_that_loses_answers(s3: S3Server, format: Format) -> None:
     root = f"{new_root()}/lake"
     with LossyProxy(s3) as proxy:

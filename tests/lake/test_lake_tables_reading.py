@@ -64,7 +64,15 @@ def test_duckdb_and_spark_read_the_files_of_a_plain_table(spark: SparkSession, t
     assert frame.agg({"timestamp": "max"}).collect()[0][0].year == 2026
 
 
-def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param(Format.PARQUET, marks=pytest.mark.long),
+        pytest.param(Format.DELTA, marks=pytest.mark.long),
+        Format.ICEBERG,
+    ],
+)
+def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path, format: Format) -> None:
     program = (
         "import sys\n"
         "from flintmq.lake.table import Change, Conflict, Format\n"
@@ -81,19 +89,17 @@ def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path)
         "    except Conflict: lost += 1\n"
         "print(won, lost)\n"
     )
-    for format in Format:
-        root = tmp_path / format
-        Place(root, format).table.create(SCHEMA)
-        command = [sys.executable, "-c", program, str(root), str(format)]
-        environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-        running = [
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
-        ]
-        counts = [[int(number) for number in one.communicate(timeout=100)[0].split()] for one in running]
-        assert sum(won for won, _ in counts) == 20, counts
-        place = Place(root, format)
-        assert place.rows().column("offset").to_pylist() == list(range(200))
-        assert len(place.files()) == 20
+    Place(tmp_path, format).table.create(SCHEMA)
+    command = [sys.executable, "-c", program, str(tmp_path), str(format)]
+    environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    counts = [[int(number) for number in one.communicate(timeout=100)[0].split()] for one in running]
+    assert sum(won for won, _ in counts) == 20, counts
+    place = Place(tmp_path, format)
+    assert place.rows().column("offset").to_pylist() == list(range(200))
+    assert len(place.files()) == 20
 
 
 class _LosingCatalog:

@@ -70,10 +70,10 @@ def command(
     spark = open_session(master, remote)
     with Bar("comparing") as bar:
         found = audit(spark, options, registry=registry, tell=bar.tell)
-    for one in found:
-        if as_json:
-            print_json(_as_json(one))
-        else:
+    if as_json:
+        print_json([_as_json(one) for one in found])
+    else:
+        for one in found:
             _show(one)
     if not all(one.is_good for one in found):
         context.exit(Exit.FAILED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import threading
@@ -16,7 +17,7 @@ from flintmq.cli.durations import parse_duration_ms
 from flintmq.cli.exits import REMOTE_CODES, Exit
 from flintmq.cli.lake_bar import Bar
 from flintmq.cli.lake_options import check_installed, open_session, place_options, spark_options
-from flintmq.cli.output import many, note, print_json, size
+from flintmq.cli.output import many, note, size
 from flintmq.errors import ConfigurationError
 from flintmq.settings.kinds import Unit, plain_number
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flintmq.lake.syncing import Sync
-    from flintmq.lake.telling import Commit
+    from flintmq.lake.telling import Commit, Figures
 
 _CONTINUOUS_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -91,6 +92,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @click.option(
     "--metrics-file", default=None, metavar="FILE", help="Write figures for Prometheus after each sync."
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Tell them at http://127.0.0.1:PORT/metrics while it runs; 0 takes a free port, and says which.",
+)
 @spark_options
 @json_option
 def command(
@@ -106,6 +114,7 @@ def command(
     continuous: bool,
     file_size: str,
     metrics_file: str | None,
+    metrics_port: int | None,
     master: str | None,
     remote: str | None,
     as_json: bool,
@@ -136,17 +145,24 @@ def command(
     spark = open_session(master, remote)
     from flintmq.lake.running import Stopped
     from flintmq.lake.syncing import Sync
-    from flintmq.lake.telling import write_figures
+    from flintmq.lake.telling import Figures, write_figures
+
+    figures = Figures()
 
     def told() -> None:
         if metrics_file is not None:
-            write_figures(metrics_file, sync.figures.text())
+            write_figures(metrics_file, figures.text())
 
     def shown(commit: Commit) -> None:
         bar.clear()
         _show(commit, as_json=as_json)
 
-    with Bar() as bar, Sync(spark, asked, tell=bar.tell, on_commit=shown) as sync, _stopping(sync):
+    with (
+        _told_at(metrics_port, figures),
+        Bar() as bar,
+        Sync(spark, asked, figures=figures, tell=bar.tell, on_commit=shown) as sync,
+        _stopping(sync),
+    ):
         try:
             if interval_s is not None:
                 sync.follow(interval_s=interval_s, on_sync=told)
@@ -160,24 +176,37 @@ def command(
 
 def _show(commit: Commit, *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "topic": commit.topic,
-                "table": commit.table,
-                "rows": commit.rows,
-                "files": commit.files,
-                "bytes": commit.bytes,
-                "quarantined": commit.quarantined,
-                "seconds": round(commit.seconds, 3),
-                "lag": sum(commit.lag.values()),
-            }
-        )
+        # A line each: whoever reads them need not wait for the end, which may not come.
+        fields = {
+            "topic": commit.topic,
+            "table": commit.table,
+            "rows": commit.rows,
+            "files": commit.files,
+            "bytes": commit.bytes,
+            "quarantined": commit.quarantined,
+            "seconds": round(commit.seconds, 3),
+            "lag": sum(commit.lag.values()),
+        }
+        click.echo(json.dumps(fields, ensure_ascii=False))
         return
     poison = f", {many(commit.quarantined, 'record')} quarantined" if commit.quarantined else ""
     click.echo(
         f"{commit.topic} -> {commit.table}: {many(commit.rows, 'row')} in {many(commit.files, 'file')}, "
         f"{size(commit.bytes)}{poison}, {commit.seconds:.1f} s, lag {sum(commit.lag.values())}"
     )
+
+
+@contextmanager
+def _told_at(port: int | None, figures: Figures) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from flintmq.lake.telling import FiguresServer
+
+    with FiguresServer(figures, port=port) as server:
+        if port == 0:
+            note(f"figures at http://127.0.0.1:{server.port}/metrics")
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from flintmq.lake.iceberg_snapshots import NO_RETRY, kept_snapshots, lists_of, s
 from flintmq.lake.places import data_file
 from flintmq.lake.progress_text import PREFIX, from_texts, to_texts
 from flintmq.lake.store import Entry as StoreEntry
-from flintmq.lake.store import Store
+from flintmq.lake.store import Store, StoreError
 from flintmq.lake.table import Change, Conflict, PartitionField, State, TableError
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,8 @@ class IcebergTable:
         if change.schema is not None:
             _evolve(transaction, evolution.merge(change.base.schema, change.schema))
         self._describe(transaction, change)
-        snapshot_id = self._put_files(transaction, base, change)
+        with self._reaching():
+            snapshot_id = self._put_files(transaction, base, change)
         try:
             transaction.commit_transaction()
         except (CommitFailedException, ValidationException) as error:
@@ -116,7 +118,7 @@ class IcebergTable:
             ) from error
         except Exception as error:  # of whichever catalog: whether it was done is not known yet
             if not self._is_there(snapshot_id):
-                raise TableError(
+                raise StoreError(
                     f"{self._name}: the catalog did not say whether the commit was done, and it is not there: "
                     f"{error}. Start again when the catalog answers."
                 ) from error
@@ -186,7 +188,8 @@ class IcebergTable:
         if not old:
             return
         try:
-            table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+            with self._reaching():
+                table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
         except (CommitFailedException, SQLAlchemyError) as error:
             raise Conflict(f"{self._name} has been changed by somebody else; try again.") from error
         # Each snapshot has a list of its own; what is in the lists may be in others too.
@@ -243,14 +246,15 @@ class IcebergTable:
         snapshot = table.current_snapshot()
         if snapshot is None:
             return
-        for manifest in snapshot.manifests(table.io):
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                if entry.data_file.content is not DataFileContent.DATA:
-                    raise TableError(
-                        f"{self._name} has rows that were deleted by somebody else and not rewritten; rewrite its "
-                        "data files first."
-                    )
-                yield entry.data_file
+        with self._reaching():
+            for manifest in snapshot.manifests(table.io):
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                    if entry.data_file.content is not DataFileContent.DATA:
+                        raise TableError(
+                            f"{self._name} has rows that were deleted by somebody else and not rewritten; rewrite "
+                            "its data files first."
+                        )
+                    yield entry.data_file
 
     def _is_there(self, snapshot_id: int) -> bool:
         failure: Exception | None = None
@@ -259,7 +263,7 @@ class IcebergTable:
                 return self._load().metadata.snapshot_by_id(snapshot_id) is not None
             except Exception as error:  # as above
                 failure = error
-        raise TableError(
+        raise StoreError(
             f"{self._name}: it is not known whether the commit was done. Start again when the catalog answers; what "
             f"is there then counts. {failure}"
         ) from failure
@@ -290,10 +294,21 @@ class IcebergTable:
 
     def _load(self) -> Loaded:
         try:
-            return self._catalog.load_table(self._identifier)
+            with self._reaching():
+                return self._catalog.load_table(self._identifier)
         except SQLAlchemyError as error:
-            raise TableError(
+            raise StoreError(
                 f"The catalog of {self._name} cannot be read: {error}. See who holds it."
+            ) from error
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """What pyiceberg's own files meet: a disk that is full, a store that is away."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self._name}: its files cannot be reached: {error}. See to the disk or the store, then start again."
             ) from error
 
     def _path(self, file_path: str) -> str:

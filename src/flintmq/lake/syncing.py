@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.groups import set_offsets
+from flintmq.client.view import TopicView
 from flintmq.errors import FlintError
 from flintmq.lake.options import SyncOptions, make_options
 from flintmq.lake.planning import Plan, SyncError, SyncPlanner, Wanted, range_of
 from flintmq.lake.running import PASSING, PieceRunner, Result, Stopped, Work
 from flintmq.lake.syncing_table import Prepared, SyncedTable
-from flintmq.lake.table import Conflict
+from flintmq.lake.table import Conflict, TopicProgress
 from flintmq.lake.telling import Commit, Figures
 from flintmq.spark.connecting import client_of
 
@@ -70,7 +71,7 @@ def sync(
 
 
 class Unavailable(SyncError):
-    """Something that a worker needs is away; another time it may be there."""
+    """Something that a sync needs is away, or never at rest; another time it may be there."""
 
 
 @dataclass(slots=True)
@@ -106,10 +107,20 @@ class _Run:
         if all(next_offsets.get(partition, end) >= end for partition, end in self.goals[topic].items()):
             self.left.remove(topic)
 
+    def is_reached(self, topic: TopicView, progress: TopicProgress | None) -> bool:
+        """Whether somebody else has brought the table where this sync wanted it.
+
+        It goes no further then: where two sync at once, the slower one would lose one race after the other.
+        """
+        goal = self.goals.get(topic.name)
+        if goal is None or progress is None or progress.topic_id != topic.id.hex():
+            return False
+        return all(progress.next_offsets.get(partition, 0) >= end for partition, end in goal.items())
+
     def replan(self, topic: str) -> None:
         self.replans[topic] = self.replans.get(topic, 0) + 1
         if self.replans[topic] > _REPLANS_MAX:
-            raise SyncError(
+            raise Unavailable(
                 f"{topic}: the table or the topic has changed {_REPLANS_MAX} times in a row while it was synced; "
                 "see who else writes to the table, then sync again"
             )
@@ -215,7 +226,12 @@ class Sync:
         prepared: dict[str, Prepared] = {}
         for name in list(run.left):
             with run.failing(name):
-                prepared[name] = self._tables[name].prepare(topics[name])
+                table = self._tables[name].prepare(topics[name])
+                if run.is_reached(topics[name], table.progress):
+                    run.left.remove(name)
+                    self.figures.set_synced(name, table.location, now_s=time.time())
+                else:
+                    prepared[name] = table
         planned = self._planner.plan(
             {name: Wanted(one.location, one.progress) for name, one in prepared.items()}, topics
         )

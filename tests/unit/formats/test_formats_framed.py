@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import pickle
 import socket
 import struct
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,79 +20,14 @@ from flintmq.formats import NewSchemas, SchemaError, open_decoder, registry
 from flintmq.formats.framed import FramedDecoder
 from flintmq.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
 from flintmq.formats.registry import HttpSchemas, RegistryError
-
-
-class Registry(ThreadingHTTPServer):
-    """Schemas by id, and the ids of subjects' versions."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.schemas: dict[int, dict[str, Any]] = {}
-        self.subjects: dict[str, list[int]] = {}
-        self.password: str | None = None
-        self.failures = 0
-        """How many requests are answered with 503 before one is answered well."""
-        self.asked: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def add(self, subject: str, schema_id: int, text: str, **more: Any) -> None:
-        self.schemas[schema_id] = {"schema": text, **more}
-        self.subjects.setdefault(subject, []).append(schema_id)
-
-    def answer(self, path: str) -> Any:
-        parts = path.strip("/").split("/")
-        if parts[:2] == ["schemas", "ids"]:
-            return self.schemas.get(int(parts[2]))
-        ids = self.subjects.get(parts[1])
-        if ids is None:
-            return None
-        if len(parts) == 3:
-            return list(range(1, len(ids) + 1))
-        schema_id = ids[int(parts[3]) - 1]
-        return {"id": schema_id, "version": int(parts[3]), **self.schemas[schema_id]}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Registry
-
-    def do_GET(self) -> None:
-        registry = self.server
-        registry.asked.append(self.path)
-        wanted = registry.password and "Basic " + base64.b64encode(registry.password.encode()).decode()
-        if registry.failures:
-            registry.failures -= 1
-            self._reply(503, {"error_code": 50301})
-        elif wanted and self.headers.get("Authorization") != wanted:
-            self._reply(401, {"error_code": 401})
-        elif (found := registry.answer(self.path)) is None:
-            self._reply(404, {"error_code": 40403, "message": "not there"})
-        else:
-            self._reply(200, found)
-
-    def _reply(self, status: int, content: Any) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None: ...
+from support.schema_registry import Registry, serving
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     monkeypatch.setattr(registry, "_FIRST_PAUSE_S", 0.001)
-    with Registry() as one:
-        thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving() as one:
         yield one
-        one.shutdown()
-        thread.join()
 
 
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:

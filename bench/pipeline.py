@@ -1,0 +1,150 @@
+"""Workloads of `python -m bench.spark` that are about pipelines: a declared one beside the same written by hand.
+
+JSON orders are decoded, sums by country and minute are made and written to a topic. By hand that is Structured
+Streaming on Spark's own connector, with `from_json` and `to_json`. Both read all there is in one go and end.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bench.stage import OURS, Stage, Workload
+from bench.wire import Connection
+from bench.workloads.target import create_topics, delete_topics, end_offsets, wait_until_led
+
+ROWS: Final = 2_000_000
+DEAD_SHARE: Final = 0.15
+
+_ORDERS: Final = "bench-orders"
+_PARTITIONS: Final = 4
+_SCHEMA: Final = "id long, country string, amount double, at timestamp"
+_SUMS: Final = (
+    "select country, window(at, '1 minute').start as minute, sum(amount) as total, count(*) as orders "
+    "from {orders} group by country, window(at, '1 minute')"
+)
+_FILE: Final = """\
+name: bench
+bootstrap_servers: {brokers}
+checkpoint: {checkpoint}
+sources:
+  orders:
+    topic: {orders}
+    start: earliest
+    decode: {{format: json, schema: "{schema}"}}
+    watermark: {{column: at, delay: 1 minute}}
+steps:
+  sums:
+    sql: "{sums}"
+sinks:
+  out: {{from: sums, topic: {out}, key: country, mode: append}}
+{dead_letters}trigger: available-now
+"""
+
+
+def run_pipeline(stage: Stage, side: str) -> None:
+    with _orders(stage), _out(stage) as out, tempfile.TemporaryDirectory(dir=stage.folder) as folder:
+        if side == OURS:
+            _declared(stage, out, folder, dead_letters="")
+        else:
+            _by_hand(stage, out, folder)
+
+
+def run_with_dead_letters(stage: Stage, side: str) -> None:
+    """With a place for dead letters, beside the same without; there are none."""
+    with _orders(stage), _out(stage) as out, tempfile.TemporaryDirectory(dir=stage.folder) as folder:
+        _declared(stage, out, folder, dead_letters=f"dead_letters: {_ORDERS}.dead\n" if side == OURS else "")
+
+
+WORKLOADS: Final = (
+    Workload("pipeline", f"{ROWS} JSON orders, sums by country and minute to a topic", 1.0, run_pipeline),
+    Workload(
+        "pipeline-dead",
+        "the same with dead letters, beside ours without",
+        1 + DEAD_SHARE,
+        run_with_dead_letters,
+    ),
+)
+
+
+def _declared(stage: Stage, out: str, folder: str, *, dead_letters: str) -> None:
+    from flintmq.pipeline import load
+    from flintmq.pipeline.running import run
+
+    path = os.path.join(folder, "pipeline.yaml")
+    with open(path, "w") as file:
+        file.write(
+            _FILE.format(
+                brokers=stage.broker.bootstrap,
+                checkpoint=os.path.join(folder, "checkpoint"),
+                orders=_ORDERS,
+                schema=_SCHEMA,
+                sums=_SUMS.format(orders="orders"),
+                out=out,
+                dead_letters=dead_letters,
+            )
+        )
+    run(stage.spark, load(path))
+
+
+def _by_hand(stage: Stage, out: str, folder: str) -> None:
+    options = stage.options("kafka")
+    read = stage.spark.readStream.format("kafka").options(
+        **{**options, "subscribe": _ORDERS, "startingOffsets": "earliest"}
+    )
+    orders = (
+        read.load()
+        .selectExpr(f"from_json(cast(value as string), '{_SCHEMA}') as order")
+        .selectExpr("order.*")
+        .withWatermark("at", "1 minute")
+    )
+    orders.createOrReplaceTempView("bench_orders")
+    sums = stage.spark.sql(_SUMS.format(orders="bench_orders"))
+    query = (
+        sums.selectExpr("country as key", "to_json(struct(*)) as value")
+        .writeStream.format("kafka")
+        .options(**{"kafka.bootstrap.servers": stage.broker.bootstrap, "topic": out})
+        .option("checkpointLocation", os.path.join(folder, "checkpoint"))
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+@contextmanager
+def _orders(stage: Stage) -> Iterator[None]:
+    """The topic is filled once, before anything counts."""
+
+    def make(folder: str) -> None:
+        with Connection(stage.broker.port) as connection:
+            (topic,) = create_topics(connection, [_ORDERS], _PARTITIONS)
+            wait_until_led(connection, topic)
+        frame = stage.spark.range(0, ROWS, 1, _PARTITIONS).selectExpr(
+            "to_json(named_struct('id', id, 'country', concat('country-', id % 50), 'amount', id % 1000 / 10.0, "
+            "'at', timestamp_seconds(1700000000 + div(id, 2000)))) as value"
+        )
+        to = {"kafka.bootstrap.servers": stage.broker.bootstrap, "topic": _ORDERS}
+        frame.write.format("flintmq").options(**to).mode("append").save()
+        os.mkdir(folder)
+
+    stage.made("orders", make)
+    yield
+
+
+@contextmanager
+def _out(stage: Stage) -> Iterator[str]:
+    with Connection(stage.broker.port) as connection:
+        name = f"bench-sums-{time.monotonic_ns()}"
+        (topic,) = create_topics(connection, [name], _PARTITIONS)
+        wait_until_led(connection, topic)
+        yield name
+        written = sum(end_offsets(connection, topic) or [])
+        delete_topics(connection, [name])
+    # A marker of a transaction takes an offset too.
+    if written < 50:
+        raise AssertionError(f"{written} sums came")
