@@ -91,13 +91,8 @@ def lake(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Lake:
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One session for all that need one, and time for it to start on a busy machine.
-
-    First, because xdist reads the groups in the same hook: of a folder that is named on the command line it would
-    come before this.
-    """
+    """One session for all that need one, and time for it to start on a busy machine."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -101,7 +101,7 @@ class Flow:
     """A pipeline's file in a folder, and its runs."""
 
     def __init__(self, spark: SparkSession, address: str, folder: Path) -> None:
-        self._spark = spark
+        self.spark = spark
         self.address = address
         self.folder = folder
         self.file = folder / "pipeline.yaml"
@@ -117,7 +117,7 @@ class Flow:
 
     def run(self, **options: Any) -> Outcome:
         asked = RunOptions(once=True, **options)
-        return run(self._spark, flintmq.pipeline.load(str(self.file)), options=asked)
+        return run(self.spark, flintmq.pipeline.load(str(self.file)), options=asked)
 
     def out(self, topic: str) -> list[Any]:
         return [one.json for one in records_of(self.address, topic)]

@@ -27,7 +27,8 @@ COMMANDS = {
         "flintmq.cli.lake",
         "Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
     ),
-    "pipeline": Entry("flintmq.cli.pipeline", "Check and draw pipelines that are declared in a file."),
+    "pipeline": Entry("flintmq.cli.pipeline", "Check, draw and run pipelines that are declared in a file."),
+    "demo": Entry("flintmq.cli.demo", "Watch a shop at work: broker, pipeline and lake on this machine."),
     "config": Entry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),

@@ -9,11 +9,23 @@ COMMANDS = {
         "flintmq.cli.pipeline_validate", "Say everything that is wrong with a pipeline's file."
     ),
     "plan": Entry("flintmq.cli.pipeline_plan", "Draw what a pipeline does, from its sources to its sinks."),
+    "run": Entry("flintmq.cli.pipeline_run", "Run a pipeline until it is done or stopped."),
+    "status": Entry(
+        "flintmq.cli.pipeline_status",
+        "Show what pipelines do: whether they run, how far they are, and how they ended.",
+    ),
+    "stop": Entry(
+        "flintmq.cli.pipeline_stop", "End a pipeline that runs, once its batches under way are done."
+    ),
+    "replay": Entry(
+        "flintmq.cli.pipeline_replay", "Send dead letters, or old records, through a pipeline again."
+    ),
 }
 
 command = LazyGroup(
     name="pipeline",
     entries=COMMANDS,
-    help="Check and draw pipelines that are declared in a file.",
-    epilog="\b\nExamples:\n  flintmq pipeline validate orders.yaml\n  flintmq pipeline plan orders.yaml",
+    help="Check, draw and run pipelines that are declared in a file.",
+    epilog="\b\nExamples:\n  flintmq pipeline validate orders.yaml\n  flintmq pipeline plan orders.yaml\n"
+    "  flintmq pipeline run orders.yaml --once",
 )

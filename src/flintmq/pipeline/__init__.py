@@ -11,13 +11,20 @@
     graph                     who reads whom
     checking…                 what must hold, before Spark starts
     loading                   all of this, from a path
+    running, replaying        the pipeline on Spark, each in modules of their own
     changes                   a changed file and its checkpoint
     describing, layout,
     drawing                   the flow as text
     masking                   no passwords in either
 
-Nothing here knows Spark or opens a connection: a file can be checked where neither is installed.
+Importing this package imports neither pyspark nor pyarrow, and opens no connection: a file can be checked where
+neither is installed. `run` is imported when it is asked for.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from flintmq.pipeline.changes import Change, Fingerprint, changes, fingerprints
 from flintmq.pipeline.checking import Check, check
@@ -54,6 +61,11 @@ from flintmq.pipeline.parts import (
 )
 from flintmq.pipeline.places import Place
 from flintmq.pipeline.problems import PipelineError, Problem, Rule, Severity
+
+if TYPE_CHECKING:
+    from flintmq.pipeline.replaying import replay_dead_letters as replay_dead_letters
+    from flintmq.pipeline.replaying import replay_from as replay_from
+    from flintmq.pipeline.running import run as run
 
 __all__ = [
     "AnyNode",
@@ -98,3 +110,15 @@ __all__ = [
     "fingerprints",
     "load",
 ]
+
+_HOMES = {
+    "replay_dead_letters": "flintmq.pipeline.replaying",
+    "replay_from": "flintmq.pipeline.replaying",
+    "run": "flintmq.pipeline.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,105 @@
+"""What the commands that run pipelines share: their options, the file, the session, and how they are stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from flintmq.cli.exits import Exit, Failure
+from flintmq.cli.pipeline_problems import show_problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flintmq.pipeline import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# A task whose worker dies is tried again, which Spark does on one machine only if it is told to.
+_MASTER = "local[*,4]"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def bootstrap_override(command: F) -> F:
+    return click.option(
+        "-b",
+        "--bootstrap-server",
+        "bootstrap",
+        metavar="HOST:PORT",
+        default=None,
+        help="The brokers, whatever the file says of `bootstrap_servers`.",
+    )(command)
+
+
+def master_option(command: F) -> F:
+    return click.option("--master", default=None, help=f"Where Spark works. [{_MASTER}: this machine]")(
+        command
+    )
+
+
+def load_to_run(file: str, bootstrap: str | None) -> Pipeline:
+    """Its problems are told; errors end the command."""
+    from flintmq.pipeline import examine
+
+    found = examine(file)
+    show_problems(found.problems)
+    if found.pipeline is None or not found.is_valid:
+        click.get_current_context().exit(int(Exit.FAILED))
+    return found.pipeline if bootstrap is None else replace(found.pipeline, bootstrap_servers=bootstrap)
+
+
+def open_session(pipeline: Pipeline, master: str | None) -> SparkSession:
+    for name in ("pyarrow", "obstore", "pyspark"):
+        if find_spec(name) is None:
+            raise Failure(
+                f"{name} is not installed; get all that it takes with: pip install 'flintmq[spark]'"
+            )
+    from flintmq.spark.session import session
+
+    settings = {"spark.log.level": "ERROR", **pipeline.spark}
+    return session(
+        settings,
+        master=master or settings.get("spark.master") or _MASTER,
+        app_name=f"flintmq-{pipeline.name}",
+    )
+
+
+@contextmanager
+def showing_problems() -> Iterator[None]:
+    """What is found when Spark is there is told like what was found before."""
+    from flintmq.pipeline import PipelineError
+
+    try:
+        yield
+    except PipelineError as error:
+        show_problems(error.problems)
+        click.get_current_context().exit(int(Exit.FAILED))
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """An event that the first signal sets; a second one is what it always was."""
+    wanted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield wanted
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def stop(number: int, frame: object) -> None:
+        wanted.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in _SIGNALS:
+        signal.signal(number, stop)
+    try:
+        yield wanted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,173 @@
+"""A demo from its beginning to its end: who starts when, who waits for whom, and what is told.
+
+    conduct(seconds=60, rate=500, keep=None, show=Terminal(...)) -> exit code
+
+    folder → broker → shop and view → Spark → pipeline and lake        and back in the opposite order
+
+Invariant: the shop stops first; then all that is on its way is waited for, so that the sums of the summary are of a
+demo at rest. A first signal stops the shop; a second one the waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, Protocol
+
+from flintmq.demo.broker import DemoBroker
+from flintmq.demo.figures import Figures
+from flintmq.demo.folder import Folder, demo_folder
+from flintmq.demo.lines import summary
+from flintmq.demo.producing import Producing
+from flintmq.demo.view import Scene
+from flintmq.demo.watching import Watching
+from flintmq.demo.working import Working
+
+_LOOK_S: Final = 0.25
+_SAMPLE_S: Final = 1.0
+_STUCK_S: Final = 90.0
+"""Without any progress, on a machine that has other things to do; usually the whole wait is a few seconds."""
+_END_S: Final = 120.0
+
+OK, FAILED, INTERRUPTED = 0, 1, 130
+
+
+class Show(Protocol):
+    """Where it is seen."""
+
+    def __enter__(self) -> Show: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self, figures: Figures, scene: Scene) -> None: ...
+
+    def tell(self, lines: list[str]) -> None:
+        """After the end."""
+
+
+class Signals:
+    """How often somebody has asked for the end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.came = threading.Event()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.came.set()
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def conduct(*, seconds: float, rate: float, keep: str | None, seed: int, show: Show) -> int:
+    figures = Figures()
+    signals = Signals()
+    with signals.handled():
+        with demo_folder(keep) as folder, _logged(folder), show, DemoBroker(folder.broker) as broker:
+            stage = _Stage(folder, broker.address, figures, signals, show, seconds=seconds)
+            stage.perform(rate=rate, seed=seed)
+        lines = summary(figures, kept=folder.path if keep is not None else None)
+        if signals.count > 1:
+            show.tell(["Interrupted: what was on its way was not waited for.", *lines])
+            return INTERRUPTED
+        show.tell(lines)
+    return OK if figures.is_done else FAILED
+
+
+class _Stage:
+    def __init__(
+        self,
+        folder: Folder,
+        address: str,
+        figures: Figures,
+        signals: Signals,
+        show: Show,
+        *,
+        seconds: float,
+    ) -> None:
+        self._folder = folder
+        self._address = address
+        self._figures = figures
+        self._signals = signals
+        self._show = show
+        self._seconds = seconds
+        self._begun = time.monotonic()
+        self._sampled = 0.0
+        with open(folder.pipeline, encoding="utf-8") as file:
+            self._file = file.read()
+
+    def perform(self, *, rate: float, seed: int) -> None:
+        figures, signals = self._figures, self._signals
+        shop = Producing(self._address, figures, rate=rate, seconds=self._seconds, seed=seed)
+        watching = Watching(self._address, figures)
+        working = Working(self._folder, self._address, figures)
+        parts = (shop, watching, working)
+        for part in parts:
+            part.start()
+        try:
+            while not (shop.is_over or signals.count):
+                self._look(parts)
+            shop.finish()
+            self._await_rest(parts)
+        finally:
+            # ORDER: Spark before the broker that it reads from, and the view last, which shows what Spark does.
+            shop.finish()
+            working.stop()
+            give_up = time.monotonic() + _END_S
+            # Java that does not end by then ends with this process, which holds its input.
+            while not working.is_over and time.monotonic() < give_up:
+                self._look(())
+            watching.finish()
+
+    def _await_rest(self, parts: tuple[Producing | Watching | Working, ...]) -> None:
+        """Until all that was sent has come out, or nothing moves any more."""
+        seen: object = None
+        moved = time.monotonic()
+        while not self._figures.is_done and self._signals.count < 2:
+            now = (self._figures.stage, self._figures.sums())
+            if now != seen:
+                seen, moved = now, time.monotonic()
+            elif time.monotonic() - moved > _STUCK_S:
+                return
+            self._look(parts)
+
+    def _look(self, parts: tuple[Producing | Watching | Working, ...]) -> None:
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        now = time.monotonic()
+        if now - self._sampled >= _SAMPLE_S:
+            self._sampled = now
+            self._figures.sample(now)
+        self._show.update(
+            self._figures,
+            Scene(now - self._begun, self._seconds, self._address, self._file, self._folder.pipeline),
+        )
+        if self._signals.came.wait(_LOOK_S):
+            self._signals.came.clear()
+
+
+@contextmanager
+def _logged(folder: Folder) -> Iterator[None]:
+    """What parts of the demo have to say goes where Spark's words go: the screen belongs to the view."""
+    handler = logging.FileHandler(folder.log)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

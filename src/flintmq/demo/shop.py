@@ -1,0 +1,194 @@
+"""A shop: customers of eight countries look at products, and buy some of them a little later. Pure.
+
+    shop = Shop(seed=1, rate=500)
+    for made in shop.until(seconds): …        all that happens up to then, in the order in which it is sent
+
+Invariant: the same seed gives the same events, however often `until` is called on the way. Every customer is in
+`customers()`, and an order is sent after a click of the same customer on the same product, by less than ten minutes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Final, NamedTuple
+
+from flintmq.demo import poison
+from flintmq.demo.pairs import Pairs
+
+ORDERS: Final = "orders"
+CLICKS: Final = "clicks"
+
+COUNTRIES: Final = {
+    "Germany": 21,
+    "France": 17,
+    "Italy": 14,
+    "Spain": 12,
+    "Poland": 11,
+    "Sweden": 9,
+    "Portugal": 8,
+    "Ireland": 8,
+}
+"""With their share of the customers, of a hundred."""
+
+_CUSTOMERS: Final = 5_000
+_FIRST: Final = (
+    "Ada",
+    "Bruno",
+    "Clara",
+    "Dario",
+    "Elin",
+    "Fynn",
+    "Greta",
+    "Hugo",
+    "Ines",
+    "Jonas",
+    "Karla",
+    "Luis",
+)
+_LAST: Final = (
+    "Berg",
+    "Costa",
+    "Doyle",
+    "Fontana",
+    "Garcia",
+    "Keller",
+    "Lind",
+    "Moreau",
+    "Nowak",
+    "Rossi",
+    "Silva",
+)
+_PRODUCTS: Final = {
+    "coffee-grinder": 89.00,
+    "desk-lamp": 45.50,
+    "earphones": 129.00,
+    "field-notes": 12.90,
+    "garden-chair": 75.00,
+    "hiking-boots": 149.95,
+    "kettle": 39.90,
+    "linen-shirt": 59.00,
+    "mechanical-keyboard": 119.00,
+    "rain-jacket": 99.95,
+    "teapot": 34.50,
+    "umbrella": 24.90,
+}
+_ORDERS_OF_CLICKS: Final = 0.25
+_THINKS_S: Final = 8.0
+"""At most, between the click and the order."""
+_LATE: Final = 0.03
+_LATE_S: Final = 20.0
+"""At most: less than the pipeline's watermark, so that nothing is too late."""
+
+
+class Customer(NamedTuple):
+    customer: int
+    name: str
+    country: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A record to be sent."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    fault: str = ""
+    """What is wrong with it; empty if nothing is."""
+    amount: float = 0.0
+    """Of a good order."""
+    pairs: int = 0
+    """Clicks that became orders, of which this is the later one made."""
+
+
+def customers() -> list[Customer]:
+    """All there are: the same ones in every demo."""
+    random = Random("customers")
+    names, shares = list(COUNTRIES), list(COUNTRIES.values())
+    return [
+        Customer(
+            number,
+            f"{random.choice(_FIRST)} {random.choice(_LAST)}",
+            random.choices(names, shares)[0],
+        )
+        for number in range(1, _CUSTOMERS + 1)
+    ]
+
+
+class Shop:
+    def __init__(self, *, seed: int, rate: float, begun: datetime) -> None:
+        """`rate` is of clicks and orders together, each second; `begun` is the time of the first."""
+        self._random = Random(seed)
+        self._begun = begun.astimezone(UTC).replace(microsecond=0)
+        self._customers = customers()
+        self._products = list(_PRODUCTS)
+        # Cumulative, so that some products are looked at far more often than others.
+        self._favours = [1 / (place + 1) for place in range(len(self._products))]
+        self._gap_s = (1 + _ORDERS_OF_CLICKS) / rate
+        self._next_click_s = 0.0
+        self._orders_due: list[tuple[float, int, int, str]] = []
+        self._orders = 0
+        self._clicks = 0
+        self._pairs = Pairs()
+
+    def until(self, seconds: float) -> Iterator[Made]:
+        """All that happens before so many seconds from the beginning, and was not given before."""
+        while True:
+            order_s = self._orders_due[0][0] if self._orders_due else seconds
+            if min(self._next_click_s, order_s) >= seconds:
+                return
+            yield self._click() if self._next_click_s <= order_s else self._order()
+
+    def _click(self) -> Made:
+        random, at_s = self._random, self._next_click_s
+        self._next_click_s += random.expovariate(1 / self._gap_s)
+        self._clicks += 1
+        who = random.choice(self._customers).customer
+        product = random.choices(self._products, self._favours)[0]
+        if random.random() < _ORDERS_OF_CLICKS:
+            self._orders += 1
+            due_s = at_s + random.uniform(0.2, _THINKS_S)
+            heapq.heappush(self._orders_due, (due_s, self._orders, who, product))
+        at_s = self._told_s(at_s)
+        fields = {"id": self._clicks, "customer": who, "product": product, "at": self._text(at_s)}
+        made = self._made(CLICKS, who, fields)
+        return made if made.fault else replace(made, pairs=self._pairs.add_click((who, product), at_s))
+
+    def _order(self) -> Made:
+        at_s, number, who, product = heapq.heappop(self._orders_due)
+        quantity = self._random.choices((1, 2, 3), (8, 2, 1))[0]
+        amount = round(quantity * _PRODUCTS[product], 2)
+        at_s = self._told_s(at_s)
+        fields = {
+            "id": number,
+            "customer": who,
+            "product": product,
+            "quantity": quantity,
+            "amount": amount,
+            "at": self._text(at_s),
+        }
+        made = self._made(ORDERS, who, fields)
+        if made.fault:
+            return made
+        return replace(made, amount=amount, pairs=self._pairs.add_order((who, product), at_s))
+
+    def _made(self, topic: str, who: int, fields: poison.Fields) -> Made:
+        key = str(who).encode()
+        if self._random.random() < poison.SHARE:
+            ways = poison.OF_ORDERS if topic == ORDERS else poison.OF_CLICKS
+            fault, value = poison.spoiled(fields, ways, self._random)
+            return Made(topic, key, value, fault)
+        return Made(topic, key, poison.encode(fields))
+
+    def _told_s(self, at_s: float) -> float:
+        """When it says that it happened, in whole milliseconds; some devices tell it late."""
+        late_s = self._random.uniform(0, _LATE_S) if self._random.random() < _LATE else 0.0
+        return round(at_s - late_s, 3)
+
+    def _text(self, at_s: float) -> str:
+        at = self._begun + timedelta(milliseconds=round(at_s * 1000))
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,186 @@
+"""Dead letters on their way to their topic: records as they were, with headers that say whence and why.
+
+    flintmq.pipeline, .step, .error, .topic, .partition, .offset, .attempt
+
+What a batch has found is published when the batch is committed: all in one transaction, which also commits the
+offsets of a group, those behind the records that were published. Invariant: whoever publishes takes the transactional
+id first and looks at the offsets then; a record at or behind them is published, one before them was. So each is in
+the topic once, whoever dies, and however many sinks have found it. `docs/decisions/0009` goes through the kills.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from flintmq.client.admin import TopicPartition
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.coordinators import Coordinated, call_coordinator
+from flintmq.client.failures import check
+from flintmq.client.groups import committed_offsets
+from flintmq.client.raw_producer import RawProducer
+from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
+from flintmq.columnar.arrays import HEADERS
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.model.compression import Codec
+from flintmq.pipeline.originals import Letter, Originals
+from flintmq.pipeline.staging import Dead
+from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from flintmq.spark.sink_options import SinkOptions
+from flintmq.spark.writing import RowWriter
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "flintmq."
+_OWN: Final = frozenset(
+    PREFIX + name for name in ("pipeline", "step", "error", "topic", "partition", "offset", "attempt", "lost")
+)
+_ATTEMPTS_MAX: Final = 5
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+_ROWS_MAX: Final = 10_000
+
+Offsets = dict[TopicPartition, int]
+
+
+class Publisher:
+    """Of one pipeline's run."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        topic: str,
+        *,
+        pipeline: str,
+        run: str,
+        originals: Originals,
+    ) -> None:
+        """`run` tells runs apart that read different topics: the usual one, and a replay of dead letters."""
+        self._client = client
+        self._topic = topic
+        self._pipeline = pipeline
+        self._run = run
+        self._originals = originals
+        digest = hashlib.sha256(f"{pipeline}/{topic}/{run}".encode()).hexdigest()[:16]
+        self._transactional_id = f"flintmq-pipeline-dead-{digest}"
+
+    def publish(self, dead: Sequence[Dead]) -> int:
+        """How many were not published before."""
+        if not dead:
+            return 0
+        letters = self._originals.find(dead)
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            # Before the offsets are looked at: they are not known while somebody's transaction may change them.
+            transaction = begin(
+                self._client, self._transactional_id, timeout_ms=longest_timeout_ms(self._client)
+            )
+            try:
+                return self._write(letters, transaction)
+            except RequestError as error:
+                if error.code not in _FENCED or attempt == _ATTEMPTS_MAX:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _write(self, letters: Sequence[Letter], transaction: OpenedTransaction) -> int:
+        ends: dict[str, Offsets] = {}
+        new: list[Letter] = []
+        for step, of_step in _by_step(letters).items():
+            done = self._done(step, {one.place for one in of_step})
+            left = [one for one in of_step if one.offset >= done.get(one.place, 0)]
+            for one in left:
+                places = ends.setdefault(step, {})
+                places[one.place] = max(places.get(one.place, 0), one.offset + 1)
+            new += left
+        if not new:
+            return 0
+        producer = RawProducer(self._client, codec=Codec.NONE, transaction=transaction)
+        writer = RowWriter(self._client, producer, SinkOptions((), topic=self._topic), first_partition=0)
+        for at in range(0, len(new), _ROWS_MAX):
+            writer.write(self._rows(new[at : at + _ROWS_MAX]))
+        writer.finish()
+        for step, places in ends.items():
+            self._commit_offsets(step, places, transaction)
+        for refused in end(self._client, [transaction], committed=True).values():
+            raise refused
+        logger.info("%s: %d dead letters are in the topic %s", self._pipeline, len(new), self._topic)
+        return len(new)
+
+    def _group(self, step: str) -> str:
+        return ".".join(part for part in (self._pipeline, "dead", step, self._run) if part)
+
+    def _done(self, step: str, places: Iterable[TopicPartition]) -> Offsets:
+        found = committed_offsets(self._client, self._group(step), sorted(places))
+        # Offsets of a topic that was deleted since say nothing of the one that has its name now.
+        return {place: one.offset for place, one in found.items() if one.metadata == self._topic_id(place[0])}
+
+    def _topic_id(self, topic: str) -> str:
+        return self._client.topic(topic).id.hex()
+
+    def _commit_offsets(self, step: str, places: Offsets, transaction: OpenedTransaction) -> None:
+        by_topic: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in places.items():
+            by_topic.setdefault(topic, {})[partition] = offset
+        group = self._group(step)
+        request = TxnOffsetCommitRequest(
+            transactional_id=transaction.id,
+            group_id=group,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            topics=[
+                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=self._topic_id(topic),
+                        )
+                        for partition, offset in partitions.items()
+                    ],
+                )
+                for topic, partitions in by_topic.items()
+            ],
+        )
+
+        def judge(response: TxnOffsetCommitResponse) -> None:
+            for one in response.topics:
+                for partition in one.partitions:
+                    check(partition.error_code, what=f"group {group}")
+
+        call_coordinator(self._client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
+
+    def _rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([one.key for one in letters], pa.binary()),
+                pa.array([one.value for one in letters], pa.binary()),
+                pa.array([self._headers(one) for one in letters], HEADERS),
+            ],
+            names=["key", "value", "headers"],
+        )
+
+    def _headers(self, letter: Letter) -> list[dict[str, Any]]:
+        about: Mapping[str, object] = {
+            "pipeline": self._pipeline,
+            "step": letter.dead.step,
+            "error": letter.dead.error,
+            "topic": letter.dead.topic,
+            "partition": letter.dead.partition,
+            "offset": letter.dead.offset,
+            "attempt": letter.attempt,
+            **({"lost": "true"} if letter.is_lost else {}),
+        }
+        return [
+            *(dict(one) for one in letter.headers if one["key"] not in _OWN),
+            *({"key": PREFIX + name, "value": str(value).encode()} for name, value in about.items()),
+        ]
+
+
+def _by_step(letters: Iterable[Letter]) -> dict[str, list[Letter]]:
+    found: dict[str, list[Letter]] = {}
+    for one in letters:
+        found.setdefault(one.dead.step, []).append(one)
+    return found

@@ -1,0 +1,189 @@
+"""Dead letters as what they were: records of the topics that sources read, read from the topic of dead letters.
+
+A source of a replay reads that topic instead of its own, takes the letters of its pipeline that come from its topics
+and that the sink in question has missed, and decodes them anew. Invariant: rows say where their records were first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from flintmq.client.admin import EARLIEST, LATEST, TopicPartition, offsets
+from flintmq.client.cluster import ClusterClient
+from flintmq.errors import ConfigurationError
+from flintmq.pipeline.dead_letters import PREFIX
+from flintmq.pipeline.decoders import decoder_of
+from flintmq.pipeline.decoding import Places, Shaping
+from flintmq.pipeline.model import TopicSource
+from flintmq.pipeline.originals import Letter
+from flintmq.pipeline.parts import DEAD_LETTER, DROP
+from flintmq.pipeline.sources import Reading, load_decoded, otherwise_of, topic_options
+from flintmq.pipeline.staging import Dead
+from flintmq.spark.options import SourceOptions, parse
+from flintmq.spark.ranges import OffsetRange
+from flintmq.spark.reading import read_range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RUN = "replay"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters a source takes. Can be pickled."""
+
+    pipeline: str
+    topics: tuple[str, ...]
+    steps: tuple[str, ...]
+
+    def takes(self, told: Mapping[str, str]) -> bool:
+        return (
+            told.get("pipeline") == self.pipeline
+            and told.get("topic") in self.topics
+            and told.get("step") in self.steps
+            and told.get("partition", "").isdecimal()
+            and told.get("offset", "").isdecimal()
+        )
+
+
+@dataclass(frozen=True)
+class LetterShaping(Shaping):
+    wanted: Wanted = Wanted("", (), ())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*super().columns, "headers")
+
+    def placed(self, topic: str, partition: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Places]:
+        told = [told_of(headers) for headers in batch.column("headers").to_pylist()]
+        chosen = [row for row, one in enumerate(told) if self.wanted.takes(one)]
+        return batch.take(pa.array(chosen, pa.int64())), Places(
+            pa.array([told[row]["topic"] for row in chosen], pa.string()),
+            pa.array([int(told[row]["partition"]) for row in chosen], pa.int32()),
+            pa.array([int(told[row]["offset"]) for row in chosen], pa.int64()),
+        )
+
+
+def told_of(headers: Sequence[Mapping[str, Any]] | None) -> dict[str, str]:
+    """What the headers of a letter say."""
+    return {
+        one["key"].removeprefix(PREFIX): (one["value"] or b"").decode("utf-8", "replace")
+        for one in headers or ()
+        if one["key"].startswith(PREFIX)
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterReading(Reading):
+    steps: tuple[str, ...] = ()
+    """Those whose dead letters the sink has missed."""
+
+    def topic(self, source: TopicSource) -> DataFrame:
+        if not source.stream:
+            return super().topic(source)
+        dead_letters = self.pipeline.dead_letters
+        assert dead_letters is not None
+        topics = tuple(name.strip() for name in source.topic.split(","))
+        wanted = Wanted(self.pipeline.name, topics, self.steps)
+        of_letters = replace(
+            source,
+            topic=dead_letters.topic,
+            start="earliest",
+            group=f"{self.pipeline.name}.{source.name}.{RUN}",
+            bootstrap_servers=None,
+        )
+        options = topic_options(self.pipeline, of_letters)
+        if source.decode.format == "raw":
+            return self._raw_letters(options, wanted)
+        checked = parse(topic_options(self.pipeline, source))
+        otherwise = otherwise_of(self.pipeline, source)
+        shaping = LetterShaping(
+            source.name,
+            decoder_of(self.pipeline, source, checked, self.schemas),
+            None if source.decode.into is None else str(source.decode.into),
+            self.origin,
+            otherwise,
+            self.stage if otherwise in (DEAD_LETTER, DROP) else None,
+            wanted,
+        )
+        return load_decoded(self.spark, of_letters, options, shaping)
+
+    def _raw_letters(self, options: dict[str, str], wanted: Wanted) -> DataFrame:
+        reader = self.spark.readStream.format("flintmq").options(**options)
+        frame = reader.option("includeHeaders", "true").load()
+        is_ours = F.col("headers").isNotNull() & (_told("pipeline") == wanted.pipeline)
+        frame = frame.where(is_ours & _told("topic").isin(*wanted.topics) & _told("step").isin(*wanted.steps))
+        own = {
+            "topic": _told("topic"),
+            "partition": _told("partition").cast("int"),
+            "offset": _told("offset").cast("long"),
+            "headers": F.filter("headers", lambda one: ~one["key"].startswith(PREFIX)),
+        }
+        frame = frame.withColumns(own)
+        return frame.withColumns({name: F.col(name.removeprefix("_")) for name in self.origin})
+
+
+def _told(name: str) -> Any:
+    found = F.filter("headers", lambda one: one["key"] == PREFIX + name)
+    return F.try_element_at(found, F.lit(-1))["value"].cast("string")
+
+
+class InDeadLetters:
+    """Finds letters by where their records were first, among those that were there when it was first asked."""
+
+    def __init__(self, client: ClusterClient, options: SourceOptions, topic: str, pipeline: str) -> None:
+        self._client = client
+        self._options = replace(options, fail_on_loss=False, read_committed=True)
+        self._topic = topic
+        self._pipeline = pipeline
+
+    def find(self, dead: Sequence[Dead]) -> list[Letter]:
+        wanted = {(one.topic, one.partition, one.offset) for one in dead}
+        found: dict[tuple[tuple[str, int, int], str], Letter] = {}
+        for place, wanted_range in self._ranges().items():
+            columns = ("key", "value", "headers", "offset")
+            for batch in read_range(wanted_range, columns, self._options):
+                for row in batch.to_pylist():
+                    told = told_of(row["headers"])
+                    if told.get("pipeline") != self._pipeline or "offset" not in told:
+                        continue
+                    first = (told["topic"], int(told["partition"]), int(told["offset"]))
+                    if first in wanted:
+                        found[first, told["step"]] = _letter(row, place, told)
+        return [self._found(one, found) for one in dead]
+
+    def _found(self, dead: Dead, found: Mapping[tuple[tuple[str, int, int], str], Letter]) -> Letter:
+        first = (dead.topic, dead.partition, dead.offset)
+        # A record may fail at another step than before; then any letter of it is as good.
+        matching = [letter for (origin, _), letter in found.items() if origin == first]
+        letter = found.get((first, dead.step)) or (matching[-1] if matching else None)
+        if letter is None:
+            raise ConfigurationError(
+                f"the dead letter of {dead.topic}-{dead.partition} offset {dead.offset} is gone from {self._topic}"
+            )
+        return replace(letter, dead=dead)
+
+    def _ranges(self) -> dict[TopicPartition, OffsetRange]:
+        view = self._client.topic(self._topic)
+        places = [(self._topic, index) for index in sorted(view.partitions)]
+        starts = offsets(self._client, places, EARLIEST)
+        ends = offsets(self._client, places, LATEST, read_committed=True)
+        return {
+            place: OffsetRange(self._topic, view.id, place[1], starts[place], ends[place])
+            for place in places
+            if ends[place] > starts[place]
+        }
+
+
+def _letter(row: Mapping[str, Any], place: TopicPartition, told: Mapping[str, str]) -> Letter:
+    attempt = int(told["attempt"]) if told.get("attempt", "").isdecimal() else 1
+    dead = Dead(told["topic"], int(told["partition"]), int(told["offset"]), told["step"], "")
+    return Letter(
+        dead, place, row["offset"], row["key"], row["value"], row["headers"] or (), attempt=attempt + 1
+    )

@@ -1,0 +1,188 @@
+"""A pipeline run again over what is there already: its dead letters, or its topics from some point on.
+
+    replay_dead_letters(spark, pipeline)
+    replay_from(spark, pipeline, "2026-01-31T12:00:00Z", suffix="-again")
+
+Dead letters go through the same steps to the same sinks, each sink getting those that it has missed; what fails again
+is a dead letter again, with its attempts counted. A replay from some point on has rows that are there already: so it
+writes to topics and tables of other names. Invariant: a replay has a checkpoint of its own, and goes on where it was
+stopped; so each letter goes through once.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flintmq.errors import ConfigurationError
+from flintmq.pipeline.compiling import Compiled, compile_pipeline
+from flintmq.pipeline.control import located
+from flintmq.pipeline.delivery import Delivery, delivery_of
+from flintmq.pipeline.graph import Graph
+from flintmq.pipeline.model import ConsoleSink, FilesSink, Pipeline, Sink, TableSink, TopicSink, TopicSource
+from flintmq.pipeline.problems import PipelineError, Problem, Rule
+from flintmq.pipeline.replayed_source import RUN, InDeadLetters, LetterReading
+from flintmq.pipeline.running import Outcome, Run, RunOptions, carry_out
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def replay_dead_letters(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    sinks: Sequence[str] = (),
+    suffix: str = "",
+    stop: threading.Event | None = None,
+    options: RunOptions | None = None,
+) -> Outcome:
+    """`sinks` are those to write to, or all; `suffix` is added to the names of what they write to."""
+    if pipeline.dead_letters is None:
+        raise ConfigurationError(f"{pipeline.name} has no `dead_letters`")
+    chosen = _with_sinks(pipeline, sinks)
+    if suffix:
+        chosen = replace(chosen, sinks={name: suffixed(one, suffix) for name, one in chosen.sinks.items()})
+    elif problems := list(_doubtful(chosen)):
+        raise PipelineError(problems)
+    asked = replace(options or RunOptions(), once=True)
+    folder = f"{located(pipeline.checkpoint_path)}/{RUN}-dead-letters{suffix}"
+    return carry_out(LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder))
+
+
+class LetterRun(Run):
+    NAME: ClassVar[str] = RUN
+
+    def compile(self, session: SparkSession) -> Mapping[str, Compiled]:
+        """Each sink by itself: they have missed different letters."""
+        graph = Graph(self.pipeline)
+        found: dict[str, Compiled] = {}
+        for name, sink in self.pipeline.sinks.items():
+            steps = tuple(node.name for node in graph.upstream(sink)[1:])
+            found[name] = compile_pipeline(
+                session,
+                replace(self.pipeline, sinks={name: sink}),
+                stage=self.stage,
+                schemas=self._checkpoint.schemas,
+                reading=partial(LetterReading, steps=steps),
+            )
+        return found
+
+    def delivery(self) -> AbstractContextManager[Delivery]:
+        assert self.pipeline.dead_letters is not None
+        topic, name = str(self.pipeline.dead_letters.topic), self.pipeline.name
+        return delivery_of(
+            self.pipeline,
+            self._checkpoint,
+            run=RUN,
+            originals=lambda client, options: InDeadLetters(client, options, topic, name),
+        )
+
+    def recover(self, delivery: Delivery) -> None:
+        """Nothing: letters that are published before all sinks have read theirs would be read again by some."""
+
+    def deliver(self, delivery: Delivery, sink: str, *, is_last: bool) -> None:
+        if is_last and not self._stop.is_set() and sink == list(self.pipeline.sinks)[-1]:
+            self._raise_failure()
+            delivery.deliver_all(self._figures)
+
+
+def replay_from(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    start: str,
+    *,
+    suffix: str,
+    sinks: Sequence[str] = (),
+    stop: threading.Event | None = None,
+    options: RunOptions | None = None,
+) -> Outcome:
+    """From `earliest`, a time, or offsets as `{"topic": {"0": 17}}`, up to what is there now."""
+    if not suffix:
+        raise ConfigurationError(
+            "a replay from some point on writes rows that are there already: "
+            "name other topics and tables with --to-suffix, such as --to-suffix=-again"
+        )
+    chosen = _with_sinks(pipeline, sinks)
+    dead_letters = chosen.dead_letters
+    again = replace(
+        chosen,
+        # Another pipeline in every way: its groups, its progress in tables, its dead letters.
+        name=chosen.name + suffix,
+        checkpoint=f"{located(pipeline.checkpoint_path)}/{RUN}{suffix}",
+        sources={name: _started(one, start) for name, one in chosen.sources.items()},
+        sinks={name: suffixed(one, suffix) for name, one in chosen.sinks.items()},
+        dead_letters=None
+        if dead_letters is None
+        else replace(dead_letters, topic=str(dead_letters.topic) + suffix),
+    )
+    asked = replace(options or RunOptions(), once=True)
+    return carry_out(Run(spark, again, stop or threading.Event(), asked))
+
+
+def suffixed(sink: Sink, suffix: str) -> Any:
+    if isinstance(sink, TopicSink):
+        return replace(sink, topic=str(sink.topic) + suffix)
+    if isinstance(sink, TableSink):
+        return replace(sink, table=str(sink.table).rstrip("/") + suffix)
+    if isinstance(sink, FilesSink):
+        return replace(sink, files=str(sink.files).rstrip("/") + suffix)
+    return sink if isinstance(sink, ConsoleSink) else replace(sink, into=str(sink.into) + suffix)
+
+
+def _with_sinks(pipeline: Pipeline, names: Sequence[str]) -> Pipeline:
+    for name in names:
+        if name not in pipeline.sinks:
+            raise ConfigurationError(f"there is no sink {name}; there is {', '.join(pipeline.sinks)}")
+    chosen = {name: one for name, one in pipeline.sinks.items() if not names or name in names}
+    return replace(pipeline, sinks=chosen)
+
+
+def _doubtful(pipeline: Pipeline) -> Iterator[Problem]:
+    """Sinks that a few more records cannot be added to."""
+    graph = Graph(pipeline)
+    hint = "choose other sinks with --sink, or other names to write to with --to-suffix"
+    for sink in pipeline.sinks.values():
+        state = next((one for one in graph.upstream(sink) if graph.keeps_state(one)), None)
+        if state is not None:
+            message = f"`{sink.name}` is made from the state of `{state.name}`, which a replay does not have"
+            yield Problem(Rule.CHECKPOINT, sink.place, message, hint)
+        elif isinstance(sink, FilesSink):
+            message = f"`{sink.name}`: Spark lets only one stream write to a folder"
+            yield Problem(Rule.CHECKPOINT, sink.place, message, hint)
+
+
+def _started(source: Any, start: str) -> Any:
+    """Other sources than topics are what they are."""
+    if not isinstance(source, TopicSource):
+        return source
+    if not start.startswith("{"):
+        _check_time(start)
+        return replace(source, start=start, group=None)
+    try:
+        given = json.loads(start)
+        topics = [name.strip() for name in source.topic.split(",")]
+        of_source = {name: offsets for name, offsets in given.items() if name in topics}
+    except (ValueError, AttributeError) as error:
+        raise ConfigurationError(f"--from {start}: {error}") from error
+    return replace(source, start=json.dumps(of_source) if of_source else "earliest", group=None)
+
+
+def _check_time(start: str) -> None:
+    if start == "earliest":
+        return
+    try:
+        if datetime.fromisoformat(start).tzinfo is not None:
+            return
+    except ValueError:
+        pass
+    raise ConfigurationError(
+        f"--from {start}: expected earliest, a time with its zone such as 2026-01-31T12:00:00Z, or offsets such "
+        'as {"topic": {"0": 17}}'
+    )

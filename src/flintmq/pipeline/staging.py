@@ -1,0 +1,115 @@
+"""Which records are dead letters, said by workers to the driver: small files beside the checkpoint.
+
+    stage.put([Dead("orders", 0, 17, "orders", "…")])        in a task of a streaming query
+    staged(store, query)[batch]                              on the driver, once the batch is committed
+
+A file only names records and says why; whoever publishes them fetches them again. Invariant: a file is durable
+before its task ends, so when a batch is committed its dead letters are known. Attempts that were lost may have left
+files too: the same record may be named twice, and counts once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from flintmq.errors import FlintError
+from flintmq.lake.store import Store, open_store
+
+FOLDER: Final = "dead"
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+_PUT_ROWS: Final = 100_000
+_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("step", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+class Dead(NamedTuple):
+    """A record, the source or step that it was too bad for, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    step: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where workers put them. Can be pickled."""
+
+    url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def put(self, dead: Sequence[Dead]) -> None:
+        if not dead:
+            return
+        query, batch = _query_and_batch()
+        columns = [pa.array([one[at] for one in dead], column.type) for at, column in enumerate(_SCHEMA)]
+        written = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(written, _SCHEMA, options=options) as writer:
+            writer.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA))
+        path = f"{FOLDER}/{query}/{batch}/{uuid.uuid4().hex}.arrow"
+        open_store(self.url, self.settings).put_new(path, written.getvalue().to_pybytes())
+
+
+class Gathering:
+    """What one task finds, put when there is much of it and at the end."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._found: list[Dead] = []
+
+    def add(self, dead: Iterable[Dead]) -> None:
+        self._found.extend(dead)
+        if len(self._found) >= _PUT_ROWS:
+            self.finish()
+
+    def finish(self) -> None:
+        self._stage.put(self._found)
+        self._found = []
+
+
+def staged(store: Store, query: str) -> dict[int, list[str]]:
+    """Paths by batch."""
+    found: dict[int, list[str]] = {}
+    for entry in store.list(f"{FOLDER}/{query}"):
+        batch = entry.path.split("/")[-2]
+        if entry.path.endswith(".arrow") and batch.isdecimal():
+            found.setdefault(int(batch), []).append(entry.path)
+    return found
+
+
+def read_staged(store: Store, paths: Iterable[str]) -> list[Dead]:
+    """Each record once for each step, in order."""
+    found: dict[tuple[str, str, int, int], Dead] = {}
+    for path in paths:
+        with store.open(path) as file, pa.ipc.open_stream(file) as reader:
+            columns = reader.read_all().to_pydict()
+        for values in zip(*columns.values(), strict=True):
+            one = Dead(*values)
+            found.setdefault((one.step, one.topic, one.partition, one.offset), one)
+    return [found[key] for key in sorted(found)]
+
+
+def _query_and_batch() -> tuple[str, str]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY_PROPERTY)
+    batch = None if context is None else context.getLocalProperty(_BATCH_PROPERTY)
+    if not query or not batch:
+        raise FlintError("dead letters are found in the tasks of streaming queries only")
+    return query, batch

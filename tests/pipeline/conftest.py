@@ -1,0 +1,86 @@
+"""Real Spark and a real broker, one of each for all tests here; topics and files are what tests make for themselves.
+
+def test_…(flow, topics, topic):       a pipeline's file and its runs, a way to fill topics, a name for them
+
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.broker_process import BrokerProcess
+from support.spark_topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from support.pipelines import Flow
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    for name in ("pyspark", "pyarrow", "obstore"):
+        pytest.importorskip(name, reason=f"toolchain: {name}, of flintmq[spark]")
+    from flintmq.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    # Workers import what the tests run with, from wherever that was imported.
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    made = session(
+        {
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.warehouse.dir": folder / "warehouse",
+            "spark.local.dir": folder / "local",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.log.level": "OFF",
+        },
+        # Tasks are tried again, as they are where a pipeline runs.
+        master="local[2,4]",
+        app_name="flintmq-tests",
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as started:
+        yield started
+
+
+@pytest.fixture
+def topics(broker: BrokerProcess) -> Iterator[Topics]:
+    with Topics(broker.address) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return str(request.node.nodeid).rpartition("::")[2].translate(_IN_NAMES)[:200]
+
+
+_IN_NAMES = {ord(one): "-" for one in "[]{}(),:;/= \"'"}
+
+
+@pytest.fixture
+def flow(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Flow:
+    from support.pipelines import Flow
+
+    return Flow(spark, broker.address, tmp_path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One session for all that need one, and time for it to start on a busy machine."""
+    for item in items:
+        if {"spark", "flow"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
