@@ -59,7 +59,9 @@ def test_a_deleted_topic_is_gone_for_everybody(wire: Wire, topic: str) -> None:
     assert delete(wire, topic) == [unknown]
 
 
-def test_who_asks_for_a_topic_that_was_deleted_learns_that_before_it_is_made_again(wire: Wire, topic: str) -> None:
+def test_who_asks_for_a_topic_that_was_deleted_learns_that_before_it_is_made_again(
+    wire: Wire, topic: str
+) -> None:
     wire.create_topic(topic)
     assert delete(wire, topic) == [0]
     answers = [wire.metadata(topic, create=True).topics[0].error_code for _ in range(2)]

@@ -16,6 +16,7 @@ from flintmq.cli.pipeline_options import (
     load_to_run,
     master_option,
     open_session,
+    showing_problems,
     stopping,
 )
 from flintmq.cli.pipeline_screen import Screen

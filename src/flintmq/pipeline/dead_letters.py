@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from flintmq.client.failures import check
 from flintmq.client.groups import committed_offsets
 from flintmq.client.raw_producer import RawProducer
 from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
-from flintmq.columnar.arrays import HEADERS
+from flintmq.columnar.arrays import HEADER, HEADERS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.model.compression import Codec
 from flintmq.pipeline.originals import Letter, Originals
@@ -153,30 +153,42 @@ class Publisher:
         call_coordinator(self._client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
     def _rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
+        keys: list[str] = []
+        values: list[bytes | None] = []
+        ends = [0]
+        for one in letters:
+            for header in one.headers:
+                if header["key"] not in _OWN:
+                    keys.append(header["key"])
+                    values.append(header["value"])
+            about = self._about(one)
+            keys += about
+            values += about.values()
+            ends.append(len(keys))
+        headers = pa.StructArray.from_arrays(
+            [pa.array(keys, pa.string()), pa.array(values, pa.binary())], fields=list(HEADER)
+        )
         return pa.RecordBatch.from_arrays(
             [
                 pa.array([one.key for one in letters], pa.binary()),
                 pa.array([one.value for one in letters], pa.binary()),
-                pa.array([self._headers(one) for one in letters], HEADERS),
+                pa.ListArray.from_arrays(pa.array(ends, pa.int32()), headers, type=HEADERS),
             ],
             names=["key", "value", "headers"],
         )
 
-    def _headers(self, letter: Letter) -> list[dict[str, Any]]:
-        about: Mapping[str, object] = {
-            "pipeline": self._pipeline,
-            "step": letter.dead.step,
-            "error": letter.dead.error,
-            "topic": letter.dead.topic,
-            "partition": letter.dead.partition,
-            "offset": letter.dead.offset,
-            "attempt": letter.attempt,
-            **({"lost": "true"} if letter.is_lost else {}),
+    def _about(self, letter: Letter) -> dict[str, bytes]:
+        dead = letter.dead
+        about = {
+            "flintmq.pipeline": self._pipeline.encode(),
+            "flintmq.step": dead.step.encode(),
+            "flintmq.error": dead.error.encode(),
+            "flintmq.topic": dead.topic.encode(),
+            "flintmq.partition": b"%d" % dead.partition,
+            "flintmq.offset": b"%d" % dead.offset,
+            "flintmq.attempt": b"%d" % letter.attempt,
         }
-        return [
-            *(dict(one) for one in letter.headers if one["key"] not in _OWN),
-            *({"key": PREFIX + name, "value": str(value).encode()} for name, value in about.items()),
-        ]
+        return {**about, "flintmq.lost": b"true"} if letter.is_lost else about
 
 
 def _by_step(letters: Iterable[Letter]) -> dict[str, list[Letter]]:

@@ -22,7 +22,7 @@ from flintmq.formats import Decoder, NewSchemas
 from flintmq.formats.decoder import RowError
 from flintmq.pipeline.origin import KEY, OFFSET, ORIGIN, PARTITION, TIMESTAMP, TOPIC
 from flintmq.pipeline.parts import FAIL
-from flintmq.pipeline.staging import Dead, Gathering, Stage
+from flintmq.pipeline.staging import Gathering, Stage, whole
 
 _COLUMN_OF: Final = {name: name.removeprefix("_") for name in ORIGIN}
 
@@ -70,7 +70,9 @@ class Shaping:
     def columns(self) -> tuple[str, ...]:
         """What must be read of each record; topic and partition are those of the task."""
         wanted = ("value", "offset", *(_COLUMN_OF[name] for name in self.origin if name in (KEY, TIMESTAMP)))
-        return tuple(dict.fromkeys(wanted))
+        # All of a record, where it may become a dead letter.
+        record = () if self.stage is None else ("key", "headers")
+        return tuple(dict.fromkeys((*wanted, *record)))
 
     def rows(self, topic: str, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         gathering = None if self.stage is None else Gathering(self.stage)
@@ -106,14 +108,16 @@ class Shaping:
         origin = (_origin(name, batch, places) for name in self.origin)
         rows = pa.RecordBatch.from_arrays([*columns, *origin], schema=self.schema)
         if decoded.errors:
-            self._tell(places, decoded.errors, gathering)
+            self._tell(batch, places, decoded.errors, gathering)
             good = np.ones(batch.num_rows, np.bool_)
             good[[one.row for one in decoded.errors]] = False
             rows = rows.filter(pa.array(good))
         if rows.num_rows:
             yield rows
 
-    def _tell(self, places: Places, errors: list[RowError], gathering: Gathering | None) -> None:
+    def _tell(
+        self, batch: pa.RecordBatch, places: Places, errors: list[RowError], gathering: Gathering | None
+    ) -> None:
         if self.otherwise == FAIL:
             first = errors[0]
             raise UndecodableRecord(
@@ -121,7 +125,17 @@ class Shaping:
                 "correct the schema, or say what becomes of such records with `otherwise`"
             )
         assert gathering is not None
-        gathering.add(Dead(*places.at(one.row), self.source, one.message) for one in errors)
+        rows = pa.array([one.row for one in errors], pa.int64())
+        names = [
+            *(column.take(rows) for column in places),
+            pa.repeat(pa.scalar(self.source, pa.string()), len(errors)),
+            pa.array([one.message for one in errors], pa.string()),
+        ]
+        gathering.add(self.staged(names, batch.take(rows)))
+
+    def staged(self, names: list[Any], records: pa.RecordBatch) -> pa.RecordBatch:
+        key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
+        return whole(names, key=key, value=value, headers=headers)
 
 
 def _origin(name: str, batch: pa.RecordBatch, places: Places) -> Any:

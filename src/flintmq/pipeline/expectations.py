@@ -25,7 +25,7 @@ from flintmq.pipeline.places import place_of
 from flintmq.pipeline.problems import PipelineError, Problem, Rule
 from flintmq.pipeline.progress import OBSERVED
 from flintmq.pipeline.spark_problems import telling
-from flintmq.pipeline.staging import Dead, Gathering, Stage
+from flintmq.pipeline.staging import Dead, Gathering, Stage, named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -107,13 +107,13 @@ def _without_dead(frame: DataFrame, step: Step, conditions: dict[str, Column], s
         failing = failing.when(~condition, F.lit(name))
     record = [F.col(column).cast("string") for column in RECORD]
     # Null for the rows that fail nothing, so that next to nothing is sent.
-    named = F.when(failing.isNotNull(), F.concat_ws(_SEPARATOR, *record, failing))
+    text = F.when(failing.isNotNull(), F.concat_ws(_SEPARATOR, *record, failing))
     said = {name: f"{name}: {step.expect[name].that}" for name in conditions}
     # As something that is not repeatable it is neither moved below other steps nor done twice.
     staging = _Staging(step.name, said, stage)
     # That it is given an iterator follows from its type hints.
     is_good: Any = arrow_udf(staging.good, "boolean")  # type: ignore[call-overload]
-    return frame.where(is_good.asNondeterministic()(named))
+    return frame.where(is_good.asNondeterministic()(text))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Staging:
         gathering = Gathering(self.stage)
         for batch in batches:
             if batch.null_count < len(batch):
-                gathering.add(self._dead(text) for text in batch.drop_null().to_pylist())
+                gathering.add(named([self._dead(text) for text in batch.drop_null().to_pylist()]))
             yield batch.is_null()
         gathering.finish()
 

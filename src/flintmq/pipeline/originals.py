@@ -1,8 +1,8 @@
 """The records that dead letters are about, fetched again from where they are.
 
-Workers only name them: most batches have none, and carrying every value along in case it turned out to be bad would
-cost more than all the rest. Invariant: a letter for every dead record that is named, in order; one whose record is
-gone, by retention or compaction, is empty and says so.
+A worker that decodes has the record at hand; one that judges a step's rows can only name it, for carrying every value
+along in case its row turned out to be bad would cost more than all the rest. Invariant: a letter for every record
+that is dead, in order; one whose record is gone, by retention or compaction, is empty and says so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class InTheirTopics:
     def find(self, dead: Sequence[Dead]) -> list[Letter]:
         by_place: dict[TopicPartition, set[int]] = {}
         for one in dead:
-            by_place.setdefault((one.topic, one.partition), set()).add(one.offset)
+            if not one.is_whole:
+                by_place.setdefault((one.topic, one.partition), set()).add(one.offset)
         found: dict[tuple[TopicPartition, int], Mapping[str, Any]] = {}
         for place, offsets in by_place.items():
             for start, end in _spans(sorted(offsets)):
@@ -65,6 +66,8 @@ class InTheirTopics:
     @staticmethod
     def _letter(dead: Dead, row: Mapping[str, Any] | None) -> Letter:
         place = (dead.topic, dead.partition)
+        if dead.is_whole:
+            return Letter(dead, place, dead.offset, dead.key, dead.value, dead.headers or ())
         if row is None:
             return Letter(dead, place, dead.offset, is_lost=True)
         return Letter(dead, place, dead.offset, row["key"], row["value"], row["headers"] or ())

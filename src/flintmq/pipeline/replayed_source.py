@@ -23,7 +23,7 @@ from flintmq.pipeline.model import TopicSource
 from flintmq.pipeline.originals import Letter
 from flintmq.pipeline.parts import DEAD_LETTER, DROP
 from flintmq.pipeline.sources import Reading, load_decoded, otherwise_of, topic_options
-from flintmq.pipeline.staging import Dead
+from flintmq.pipeline.staging import Dead, named
 from flintmq.spark.options import SourceOptions, parse
 from flintmq.spark.ranges import OffsetRange
 from flintmq.spark.reading import read_range
@@ -58,7 +58,7 @@ class LetterShaping(Shaping):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*super().columns, "headers")
+        return tuple(dict.fromkeys((*super().columns, "headers")))
 
     def placed(self, topic: str, partition: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Places]:
         told = [told_of(headers) for headers in batch.column("headers").to_pylist()]
@@ -68,6 +68,10 @@ class LetterShaping(Shaping):
             pa.array([int(told[row]["partition"]) for row in chosen], pa.int32()),
             pa.array([int(told[row]["offset"]) for row in chosen], pa.int64()),
         )
+
+    def staged(self, names: list[Any], records: pa.RecordBatch) -> pa.RecordBatch:
+        """By name only: the letter itself says how often it was tried."""
+        return named([Dead(*row) for row in zip(*(column.to_pylist() for column in names), strict=True)])
 
 
 def told_of(headers: Sequence[Mapping[str, Any]] | None) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Which records are dead letters, said by workers to the driver: small files beside the checkpoint.
 
-    stage.put([Dead("orders", 0, 17, "orders", "…")])        in a task of a streaming query
-    staged(store, query)[batch]                              on the driver, once the batch is committed
+    gathering = Gathering(stage)
+    gathering.add(named([Dead("orders", 0, 17, "small", "…")]))     in a task of a streaming query
+    gathering.finish()
+    staged(store, query)[batch]                                     on the driver, once the batch is committed
 
-A file only names records and says why; whoever publishes them fetches them again. Invariant: a file is durable
-before its task ends, so when a batch is committed its dead letters are known. Attempts that were lost may have left
-files too: the same record may be named twice, and counts once.
+A file names records and says why; where the worker has the record at hand, it is in there too. Invariant: a file is
+durable before its task ends, so when a batch is committed its dead letters are known. Attempts that were lost may
+have left files too: the same record may be named twice, and counts once.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from flintmq.columnar.arrays import HEADERS
 from flintmq.errors import FlintError
 from flintmq.lake.store import Store, open_store
 
@@ -24,7 +27,8 @@ FOLDER: Final = "dead"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _PUT_ROWS: Final = 100_000
-_SCHEMA: Final = pa.schema(
+_PUT_BYTES: Final = 32 * 1024 * 1024
+NAMED: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -32,6 +36,9 @@ _SCHEMA: Final = pa.schema(
         ("step", pa.string()),
         ("error", pa.string()),
     ]
+)
+_SCHEMA: Final = pa.schema(
+    [*NAMED, ("is_whole", pa.bool_()), ("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS)]
 )
 
 
@@ -43,6 +50,23 @@ class Dead(NamedTuple):
     offset: int
     step: str
     error: str
+    is_whole: bool = False
+    """Whether the record itself follows."""
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[Mapping[str, Any]] | None = None
+
+
+def named(dead: Sequence[Dead]) -> pa.RecordBatch:
+    """Records that are somewhere else."""
+    columns = [pa.array([one[at] for one in dead], kind.type) for at, kind in enumerate(_SCHEMA)]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def whole(names: Sequence[Any], *, key: Any, value: Any, headers: Any) -> pa.RecordBatch:
+    """Records themselves; `names` are the columns of NAMED."""
+    is_whole = pa.repeat(pa.scalar(True), len(value))
+    return pa.RecordBatch.from_arrays([*names, is_whole, key, value, headers], schema=_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -52,15 +76,13 @@ class Stage:
     url: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def put(self, dead: Sequence[Dead]) -> None:
-        if not dead:
-            return
+    def put(self, batches: Sequence[pa.RecordBatch]) -> None:
         query, batch = _query_and_batch()
-        columns = [pa.array([one[at] for one in dead], column.type) for at, column in enumerate(_SCHEMA)]
         written = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_stream(written, _SCHEMA, options=options) as writer:
-            writer.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA))
+            for one in batches:
+                writer.write_batch(one)
         path = f"{FOLDER}/{query}/{batch}/{uuid.uuid4().hex}.arrow"
         open_store(self.url, self.settings).put_new(path, written.getvalue().to_pybytes())
 
@@ -70,15 +92,19 @@ class Gathering:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._found: list[Dead] = []
+        self._found: list[pa.RecordBatch] = []
 
-    def add(self, dead: Iterable[Dead]) -> None:
-        self._found.extend(dead)
-        if len(self._found) >= _PUT_ROWS:
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._found.append(batch)
+        if (
+            sum(one.num_rows for one in self._found) >= _PUT_ROWS
+            or sum(one.nbytes for one in self._found) >= _PUT_BYTES
+        ):
             self.finish()
 
     def finish(self) -> None:
-        self._stage.put(self._found)
+        if self._found:
+            self._stage.put(self._found)
         self._found = []
 
 
@@ -97,8 +123,8 @@ def read_staged(store: Store, paths: Iterable[str]) -> list[Dead]:
     found: dict[tuple[str, str, int, int], Dead] = {}
     for path in paths:
         with store.open(path) as file, pa.ipc.open_stream(file) as reader:
-            columns = reader.read_all().to_pydict()
-        for values in zip(*columns.values(), strict=True):
+            columns = [column.to_pylist() for column in reader.read_all().columns]
+        for values in zip(*columns, strict=True):
             one = Dead(*values)
             found.setdefault((one.step, one.topic, one.partition, one.offset), one)
     return [found[key] for key in sorted(found)]
