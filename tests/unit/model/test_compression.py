@@ -277,6 +277,8 @@ def test_a_claimed_length_allocates_nothing(codec: Codec, data: bytes) -> None:
         (Codec.GZIP, gzip.compress(b"") * 5_000),
         (Codec.ZSTD, b"\x28\xb5\x2f\xfd\x20\x00" + bytes(3) * 30_000 + b"\x01\0\0"),
     ],
+    # Not by the data, in which there may be the time: all who collect the tests must give them the same names.
+    ids=["snappy", "gzip", "zstd"],
 )
 def test_countless_empty_blocks_cost_no_more_than_their_bytes(codec: Codec, data: bytes) -> None:
     tracemalloc.start()
