@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from support.examples import Example
 
 
+@pytest.mark.long
 def test_the_table_is_what_the_changes_made(example: Callable[[str], Example]) -> None:
     cdc = example("cdc-latest")
     cdc.follow()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from support.examples import Example
 
 GAP = timedelta(minutes=30)
 Session = tuple[str, datetime, datetime, int]
 
 
+@pytest.mark.long
 def test_sessions_are_those_of_a_recomputation(example: Callable[[str], Example]) -> None:
     sessions = example("clickstream-sessions")
     outcome = sessions.follow()

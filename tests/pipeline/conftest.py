@@ -64,7 +64,7 @@ def topics(broker: BrokerProcess) -> Iterator[Topics]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test has."""
-    return str(request.node.nodeid).rpartition("::")[2].translate(_IN_NAMES)[:200]
+    return str(request.node.name).translate(_IN_NAMES)[:200]
 
 
 _IN_NAMES = {ord(one): "-" for one in "[]{}(),:;/= \"'"}

@@ -40,6 +40,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_the_run_and_room_lets_it_go_on(
     flow: Flow, topics: Topics, topic: str, disk: Path
 ) -> None:

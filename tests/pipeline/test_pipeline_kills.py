@@ -145,6 +145,7 @@ _DYING_WORKER = """
 """
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_changes_nothing(flow: Flow, topics: Topics, topic: str) -> None:
     flow.code("steps.py", _DYING_WORKER.format(marker=str(flow.folder / "died")))
     _write(flow, topics, topic, step="python: steps.py:dying\n            from: orders")

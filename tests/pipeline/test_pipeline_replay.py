@@ -70,6 +70,7 @@ def test_dead_letters_reach_the_sinks_that_missed_them(
     assert attempts == ["1", "2", "3"]
 
 
+@pytest.mark.long
 def test_old_records_go_to_other_names(flow: Flow, spark: SparkSession, topics: Topics, topic: str) -> None:
     topics.create(topic)
     topics.write(topic, as_records([*({"id": n} for n in range(6)), b"bad"]))
@@ -86,6 +87,7 @@ def test_old_records_go_to_other_names(flow: Flow, spark: SparkSession, topics: 
     assert records_of(flow.address, f"{topic}.small") == []
 
 
+@pytest.mark.long
 def test_letters_are_not_added_to_what_was_made_from_state(
     flow: Flow, spark: SparkSession, topic: str
 ) -> None:

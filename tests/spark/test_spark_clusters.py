@@ -94,6 +94,7 @@ def told(output: str) -> Any:
     return json.loads(next(line for line in output.splitlines() if line.startswith("{")))
 
 
+@pytest.mark.long
 def test_a_program_is_submitted_with_its_arguments_and_its_exit_code(broker: BrokerProcess, job: str) -> None:
     options = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
     said = told(flintmq("submit", *options, job, broker.address, "7", code=7))
