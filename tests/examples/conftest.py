@@ -6,8 +6,6 @@ def test_…(example):       example("iot-rollups") is a copy of the folder; `fo
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ import pytest
 
 from support.broker_process import BrokerProcess
 from support.examples import Example
+from support.spark_session import new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,23 +24,7 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name in ("pyspark", "pyarrow", "obstore", "deltalake"):
         pytest.importorskip(name, reason=f"toolchain: {name}, of flintmq[spark]")
-    from flintmq.spark.session import session
-
-    folder = tmp_path_factory.mktemp("spark")
-    # Workers import what the tests run with, from wherever that was imported.
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    made = session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": 1,
-            "spark.sql.warehouse.dir": folder / "warehouse",
-            "spark.local.dir": folder / "local",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.log.level": "OFF",
-        },
-        master="local[2]",
-        app_name="flintmq-examples",
-    )
+    made = new_session(tmp_path_factory.mktemp("spark"), {"spark.sql.shuffle.partitions": "1"})
     yield made
     made.stop()
 

@@ -6,16 +6,14 @@ def test_…(spark, broker, topics, topic, lake):       `lake` syncs topics to t
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.connector import connector_jars
 from support.broker_process import BrokerProcess
+from support.spark_session import new_session
 from support.spark_topics import Topics
 
 if TYPE_CHECKING:
@@ -29,26 +27,7 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name in ("pyspark", "pyarrow", "obstore"):
         pytest.importorskip(name, reason=f"toolchain: {name}, of flintmq[spark]")
-    from flintmq.spark.session import session
-
-    folder = tmp_path_factory.mktemp("spark")
-    # Spark's own Kafka connector, for the tests beside it, where it has been fetched.
-    jars = connector_jars()
-    # Workers import what the tests run with, from wherever that was imported.
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    made = session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": 2,
-            "spark.sql.warehouse.dir": folder / "warehouse",
-            "spark.local.dir": folder / "local",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.log.level": "ERROR",
-            **({"spark.jars": jars} if jars else {}),
-        },
-        master="local[2]",
-        app_name="flintmq-tests",
-    )
+    made = new_session(tmp_path_factory.mktemp("spark"), {"spark.sql.shuffle.partitions": "2"})
     yield made
     made.stop()
 

@@ -6,8 +6,6 @@ def test_…(flow, topics, topic):       a pipeline's file and its runs, a way t
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.broker_process import BrokerProcess
+from support.spark_session import new_session
 from support.spark_topics import Topics
 
 if TYPE_CHECKING:
@@ -27,24 +26,7 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name in ("pyspark", "pyarrow", "obstore"):
         pytest.importorskip(name, reason=f"toolchain: {name}, of flintmq[spark]")
-    from flintmq.spark.session import session
-
-    folder = tmp_path_factory.mktemp("spark")
-    # Workers import what the tests run with, from wherever that was imported.
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    made = session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": 2,
-            "spark.sql.warehouse.dir": folder / "warehouse",
-            "spark.local.dir": folder / "local",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.log.level": "OFF",
-        },
-        # Tasks are tried again, as they are where a pipeline runs.
-        master="local[2,4]",
-        app_name="flintmq-tests",
-    )
+    made = new_session(tmp_path_factory.mktemp("spark"), {"spark.sql.shuffle.partitions": "2"})
     yield made
     made.stop()
 

@@ -7,15 +7,13 @@ The session's warehouse, checkpoints and scratch files are in temporary folders 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.connector import connector_jars
 from support.broker_process import BrokerProcess
+from support.spark_session import new_session
 from support.spark_topics import Topics
 
 if TYPE_CHECKING:
@@ -27,26 +25,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
     pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
     import flintmq.spark
-    from flintmq.spark.session import session
 
-    folder = tmp_path_factory.mktemp("spark")
-    # Spark's own Kafka connector, for the tests beside it, where it has been fetched.
-    jars = connector_jars()
-    # Workers import what the tests run with, from wherever that was imported.
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    made = session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": 2,
-            "spark.sql.warehouse.dir": folder / "warehouse",
-            "spark.local.dir": folder / "local",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.streaming.noDataMicroBatches.enabled": False,
-            "spark.log.level": "ERROR",
-            **({"spark.jars": jars} if jars else {}),
-        },
-        master="local[2]",
-        app_name="flintmq-tests",
+    made = new_session(
+        tmp_path_factory.mktemp("spark"),
+        {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.noDataMicroBatches.enabled": "false"},
     )
     flintmq.spark.register(made)
     yield made
