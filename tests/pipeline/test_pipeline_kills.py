@@ -16,6 +16,8 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import support.pipeline_program
+from flintmq.client.failures import ClientError
+from flintmq.pipeline.dead_letters import Publisher
 from flintmq.pipeline.lake_tables import open_lake_table
 from support.pipeline_program import POINTS
 from support.pipelines import Flow, as_records, records_of, rows_of_table
@@ -110,6 +112,40 @@ def test_a_run_goes_on_where_another_was_killed(flow: Flow, topics: Topics, topi
     assert _killed(flow.file, "files of a table committed", 1)
     flow.run()
     _check(flow, topic)
+
+
+@pytest.mark.parametrize("sink", ["table: out, format: delta", "files: out, format: parquet"])
+def test_letters_of_a_batch_that_a_sink_has_and_skips_are_published(
+    flow: Flow, topics: Topics, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create(topic)
+    flow.write(
+        f"""
+        name: {topic}
+        sources:
+          orders: {{topic: {topic}, decode: {{format: json, schema: "id long"}}, max_records: 3}}
+        sinks:
+          out: {{from: orders, {sink}}}
+        dead_letters: {topic}.dead
+        """
+    )
+    topics.write(topic, as_records([{"id": 1}, b"bad 1", {"id": 2}]))
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish", _no_broker)
+        with pytest.raises(ClientError):
+            flow.run()
+    # As if the run had died when the sink had the batch and Spark had not committed it.
+    commits = list((flow.folder / ".flint").glob("**/commits/*0*"))
+    assert commits
+    for file in commits:
+        file.unlink()
+    topics.write(topic, as_records([b"bad 2", {"id": 3}, {"id": 4}]))
+    flow.run()
+    assert [one.value for one in records_of(flow.address, f"{topic}.dead")] == [b"bad 1", b"bad 2"]
+
+
+def _no_broker(*args: Any) -> int:
+    raise ClientError("there is no broker")
 
 
 @pytest.mark.long

@@ -158,4 +158,10 @@ def test_the_cause_of_a_failure_is_what_the_user_can_change() -> None:
         "\tat org.apache.spark.api.python.BasePythonRunner"
     )
     assert cause_of(RuntimeError(worker)) == "a file for /lake cannot be written: No space left on device"
+    bridge = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o275.getResult.\n"
+        "Caused by: org.apache.spark.SparkException: Job aborted\n\tat x\n"
+        "Caused by: java.io.IOException: the disk is gone\n"
+    )
+    assert cause_of(RuntimeError(bridge)) == "the disk is gone"
     assert cause_of(RuntimeError("plain")) == "plain"

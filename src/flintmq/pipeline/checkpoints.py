@@ -27,6 +27,7 @@ from flintmq.pipeline.problems import PipelineError, Problem, Rule
 _ABOUT: Final = "pipeline.json"
 _VERSION: Final = 1
 _SINKS: Final = "sinks"
+_FILES_LOG: Final = "_spark_metadata"
 
 
 @dataclass
@@ -111,10 +112,16 @@ class Checkpoint:
         entries = self.store.list(_SINKS)
         return sorted({one.path.split("/")[1] for one in entries if one.path.endswith("/metadata")})
 
+    @staticmethod
+    def has_files(path: str, batch: int) -> bool:
+        """Whether Spark's own log in a folder knows a batch."""
+        names = (one.path.rpartition("/")[2] for one in open_store(located(path)).list(_FILES_LOG))
+        numbers = (name.removesuffix(".compact") for name in names)
+        return any(number.isdecimal() and int(number) >= batch for number in numbers)
+
     def check_files(self, sink: FilesSink, path: str) -> None:
         """Spark skips batches whose numbers a folder knows, whoever wrote them: rows would be missing."""
-        log = "_spark_metadata/0"
-        if self.query_id(sink.name) is None and open_store(located(path)).get(log) is not None:
+        if self.query_id(sink.name) is None and self.has_files(path, 0):
             raise PipelineError(
                 [
                     Problem(

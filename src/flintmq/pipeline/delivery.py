@@ -1,7 +1,7 @@
 """Dead letters of a run: what workers have staged is published when its batch is committed, and then forgotten.
 
-Invariant: what is staged is removed only when it is in the topic, or when its batch is not committed and nobody runs
-it: then it will be found again. The run calls this between looks at its queries, from one thread.
+Invariant: what is staged is removed only when it is in the topic, or when its batch will be run again and find it
+again. The run calls this between looks at its queries, from one thread.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ class Delivery:
         self._done: dict[str, int] = {}
         """The last batch that was looked at, by sink."""
 
-    def forget_unfinished(self) -> None:
-        """Before the queries start: what batches have found that will be run again."""
-        for sink in self._checkpoint.sinks():
-            query, committed = self._query(sink), self._checkpoint.committed(sink)
-            for batch, paths in staged(self._checkpoint.store, query).items():
-                if batch > committed:
-                    self._checkpoint.store.delete(paths)
+    def forget_unfinished(self, sink: str, is_written: Callable[[int], bool]) -> None:
+        """Before the queries start: what a batch has found that will be run again.
+
+        One that the sink has is skipped by the sink and finds nothing: what it has found before stays.
+        """
+        query = self._checkpoint.query_id(sink)
+        if query is None:
+            return
+        committed = self._checkpoint.committed(sink)
+        for batch, paths in staged(self._checkpoint.store, query).items():
+            if batch > committed and not is_written(batch):
+                self._checkpoint.store.delete(paths)
 
     def deliver(self, sink: str, figures: Figures, *, is_last: bool) -> None:
         """What the committed batches of a sink have found. If there is no later look, it must succeed now."""
@@ -66,13 +71,7 @@ class Delivery:
 
     def _publish(self, sinks: Sequence[str], figures: Figures) -> None:
         store = self._checkpoint.store
-        paths = [
-            path
-            for sink in sinks
-            for batch, found in sorted(staged(store, self._query(sink)).items())
-            if batch <= self._checkpoint.committed(sink)
-            for path in found
-        ]
+        paths = [path for sink in sinks for path in self._committed(sink)]
         if not paths:
             return
         dead = read_staged(store, paths)
@@ -84,8 +83,16 @@ class Delivery:
             figures.dead_letters += self._publisher.publish(letters)
         store.delete(paths)
 
-    def _query(self, sink: str) -> str:
-        return self._checkpoint.query_id(sink) or ""
+    def _committed(self, sink: str) -> Iterator[str]:
+        """Staged files, in the order of their batches."""
+        query = self._checkpoint.query_id(sink)
+        if query is None:
+            return
+        # First: all files of a batch are there when its commit is.
+        committed = self._checkpoint.committed(sink)
+        for batch, paths in sorted(staged(self._checkpoint.store, query).items()):
+            if batch <= committed:
+                yield from paths
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from flintmq.pipeline.spark_problems import message_of
 
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)\s*SQLSTATE", re.DOTALL)
 _OURS: Final = re.compile(r"^(?:.*?\b)?flintmq\.[\w.]+: (.+)$", re.MULTILINE)
-_PYTHON: Final = re.compile(r"^((?:[A-Za-z_][\w.]*)(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_PYTHON: Final = re.compile(
+    r"^(?!py4j\.)((?:[A-Za-z_][\w.]*)(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE
+)
 _CAUSED: Final = re.compile(r"Caused by: [\w.$]+: (.+)")
 _SAID_MAX: Final = 1000
 

@@ -106,6 +106,11 @@ class LakeSink:
             "going on from a new one adds rows that are there already"
         )
 
+    def has(self, batch_id: int) -> bool:
+        """Then it is not run again."""
+        state = self.opened.table.state()
+        return state is not None and self._is_done(state, batch_id)
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         state = self._state()
         if self._is_done(state, batch_id):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flintmq.errors import ConfigurationError
-from flintmq.pipeline.compiling import Compiled, compile_pipeline
 from flintmq.pipeline.control import located
 from flintmq.pipeline.delivery import Delivery, delivery_of
 from flintmq.pipeline.graph import Graph
@@ -29,6 +28,7 @@ from flintmq.pipeline.model import ConsoleSink, FilesSink, Pipeline, Sink, Table
 from flintmq.pipeline.problems import PipelineError, Problem, Rule
 from flintmq.pipeline.replayed_source import RUN, InDeadLetters, LetterReading
 from flintmq.pipeline.running import Outcome, Run, RunOptions, carry_out
+from flintmq.pipeline.sources import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,20 +59,11 @@ def replay_dead_letters(
 class LetterRun(Run):
     NAME: ClassVar[str] = RUN
 
-    def compile(self, session: SparkSession) -> Mapping[str, Compiled]:
-        """Each sink by itself: they have missed different letters."""
-        graph = Graph(self.pipeline)
-        found: dict[str, Compiled] = {}
-        for name, sink in self.pipeline.sinks.items():
-            steps = tuple(node.name for node in graph.upstream(sink)[1:])
-            found[name] = compile_pipeline(
-                session,
-                replace(self.pipeline, sinks={name: sink}),
-                stage=self.stage,
-                schemas=self._checkpoint.schemas,
-                reading=partial(LetterReading, steps=steps),
-            )
-        return found
+    def reading(self, alone: Pipeline) -> Callable[..., Reading]:
+        """Each sink has missed letters of its own."""
+        graph = Graph(alone)
+        steps = tuple(node.name for sink in alone.sinks.values() for node in graph.upstream(sink)[1:])
+        return partial(LetterReading, steps=steps)
 
     def delivery(self) -> AbstractContextManager[Delivery]:
         assert self.pipeline.dead_letters is not None

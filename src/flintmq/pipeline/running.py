@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import FlintError
@@ -29,7 +30,8 @@ from flintmq.pipeline.model import Pipeline, TableSink
 from flintmq.pipeline.places import place_of
 from flintmq.pipeline.problems import PipelineError, Problem, Rule
 from flintmq.pipeline.progress import Figures, SinkFigures
-from flintmq.pipeline.sinks import sink_writer
+from flintmq.pipeline.sinks import is_written, sink_writer
+from flintmq.pipeline.sources import Reading
 from flintmq.pipeline.spark_problems import telling
 from flintmq.pipeline.staging import Stage
 
@@ -116,10 +118,10 @@ class Run:
         try:
             self._tell("starting")
             with self.delivery() as delivery:
-                delivery.forget_unfinished()
+                self._forget_unfinished(delivery)
                 self.recover(delivery)
                 self._options.on_changes(self._checkpoint.check(self._pipeline))
-                self._start(self.compile(own_session(self._spark, self._pipeline)))
+                self._start(self._compiled())
                 was_stopped = self._watch(delivery)
             return Outcome(self._figures, was_stopped)
         except BaseException as raised:
@@ -136,20 +138,40 @@ class Run:
     def delivery(self) -> AbstractContextManager[Delivery]:
         return delivery_of(self._pipeline, self._checkpoint)
 
+    def _forget_unfinished(self, delivery: Delivery) -> None:
+        for name, sink in self._pipeline.sinks.items():
+            written = partial(is_written, self._pipeline, sink, self._checkpoint, run=self.NAME)
+            delivery.forget_unfinished(name, written)
+
     def recover(self, delivery: Delivery) -> None:
         """What a run that died has found and not published."""
         delivery.deliver_all(self._figures)
 
-    def compile(self, session: SparkSession) -> Mapping[str, Compiled]:
-        """By sink."""
-        compiled = compile_pipeline(
-            session, self._pipeline, stage=self.stage, schemas=self._checkpoint.schemas
-        )
-        return dict.fromkeys(self._pipeline.sinks, compiled)
+    def _compiled(self) -> Mapping[str, Compiled]:
+        """By sink, each in a session of its own: functions of Python that queries share are changed by one query
+        while the task of another is being serialized, and Spark's tasks then cannot be read (its HashMap of
+        environment variables)."""
+        found: dict[str, Compiled] = {}
+        problems: list[Problem] = []
+        for name, sink in self._pipeline.sinks.items():
+            alone = replace(self._pipeline, sinks={name: sink})
+            try:
+                found[name] = compile_pipeline(
+                    own_session(self._spark, alone),
+                    alone,
+                    stage=Stage(self._checkpoint.url, dict(self._checkpoint.store.settings)),
+                    schemas=self._checkpoint.schemas,
+                    reading=self.reading(alone),
+                )
+            except PipelineError as error:
+                problems += error.problems
+        if problems:
+            raise PipelineError(problems)
+        return found
 
-    @property
-    def stage(self) -> Stage:
-        return Stage(self._checkpoint.url, dict(self._checkpoint.store.settings))
+    def reading(self, alone: Pipeline) -> Callable[..., Reading]:
+        """How sources are read, of a pipeline with one sink."""
+        return Reading
 
     def _start(self, compiled: Mapping[str, Compiled]) -> None:
         writers = {}

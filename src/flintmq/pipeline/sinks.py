@@ -45,6 +45,14 @@ def sink_writer(
     return _triggered(writer, compiled.pipeline, once=once)
 
 
+def is_written(pipeline: Pipeline, sink: Sink, checkpoint: Checkpoint, batch: int, *, run: str) -> bool:
+    """Whether the sink has a batch that was not committed, and skips it when it comes again."""
+    if isinstance(sink, TableSink):
+        with telling(Rule.WRONG_VALUE, f"the sink `{sink.name}`", sink.table, sink.place):
+            return LakeSink(pipeline, sink, checkpoint.id, run=run).has(batch)
+    return isinstance(sink, FilesSink) and checkpoint.has_files(pipeline.path(sink.files), batch)
+
+
 def _writer(
     compiled: Compiled, sink: Sink, frame: DataFrame, checkpoint: Checkpoint, run: str
 ) -> DataStreamWriter:
