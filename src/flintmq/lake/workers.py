@@ -20,6 +20,7 @@ import pyarrow as pa
 from flintmq.errors import FlintError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.table import TableError
+from flintmq.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +76,7 @@ class _Work(Generic[Item, Result]):
     do: Callable[[Item], Result]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 result, failure = None, None

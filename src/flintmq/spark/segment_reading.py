@@ -23,11 +23,13 @@ from flintmq.spark.options import Segments, SourceOptions
 from flintmq.spark.ranges import OffsetRange
 from flintmq.spark.reading import bounded, decoded_parts, read_range
 from flintmq.spark.segments import FileTask, Task
+from flintmq.spark.worker_memory import settle
 
 logger = logging.getLogger(__name__)
 
 
 def read_task(task: Task, columns: Sequence[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    settle()
     if isinstance(task, OffsetRange):
         return read_range(task, columns, options)
     return _TaskReader(task, columns, options).batches()

@@ -19,6 +19,7 @@ from flintmq.client.transactional import OpenedTransaction, end
 from flintmq.errors import FlintError
 from flintmq.spark.exactly_once import ExactlyOnce, Written
 from flintmq.spark.sink_options import SinkOptions
+from flintmq.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +84,7 @@ def _write_rows(
     from flintmq.client.raw_producer import RawProducer
     from flintmq.spark.writing import RowWriter
 
+    settle()
     producer = RawProducer(client, codec=options.codec, transaction=transaction, attempts=_attempts(options))
     writer = RowWriter(client, producer, options, first_partition=task.partition)
     for batch in batches:
