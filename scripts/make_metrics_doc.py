@@ -9,14 +9,15 @@ from flintmq.lake.telling import METRICS as LAKE_METRICS
 from flintmq.metrics import LATENCY_BOUNDS_S, Kind, Metric
 from flintmq.metrics.declared import SECTIONS
 from flintmq.metrics.exposition import number
+from flintmq.pipeline.metrics import METRICS as PIPELINE_METRICS
 
 TARGET = Path(__file__).parent.parent / "docs" / "metrics.md"
 
 INTRODUCTION = """\
 # Metrics
 
-<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py and src/flintmq/lake/telling.py: do
-not edit. -->
+<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py, src/flintmq/lake/telling.py and
+src/flintmq/pipeline/metrics.py: do not edit. -->
 
 A broker tells them at `http://127.0.0.1:30004/metrics` (the same at `/prometheus`), in the text format that
 Prometheus and most other collectors read; [operations.md](operations.md) says how to reach it from elsewhere.
@@ -34,6 +35,10 @@ Prometheus and most other collectors read; [operations.md](operations.md) says h
 LAKE = """\
 `flintmq lake sync` tells these, not the broker: in a file with `--metrics-file FILE`, which node_exporter's textfile
 collector reads, or at `http://127.0.0.1:PORT/metrics` with `--metrics-port PORT`. `table` is where the table is.
+"""
+
+PIPELINES = """\
+`flintmq pipeline run` tells these at `http://127.0.0.1:PORT/metrics` with `--metrics-port PORT`.
 """
 
 QUESTIONS = (
@@ -60,6 +65,7 @@ QUESTIONS = (
         "tables that have not been up to date for an hour",
         "time() - flintmq_lake_last_sync_timestamp_seconds > 3600",
     ),
+    ("dead letters a minute, by pipeline", "rate(flintmq_pipeline_dead_letters_total[5m]) * 60"),
 )
 
 
@@ -69,6 +75,7 @@ def render() -> str:
     for title, metrics in SECTIONS:
         parts += [f"## {title}\n", _table(metrics)]
     parts += ["## The lake\n", LAKE, _table(LAKE_METRICS)]
+    parts += ["## Pipelines\n", PIPELINES, _table(PIPELINE_METRICS)]
     parts.append("## Questions, and the expression that answers them\n")
     rows = "".join(f"| {question} | `{expression}` |\n" for question, expression in QUESTIONS)
     parts.append("| Question | Expression |\n|---|---|\n" + rows)

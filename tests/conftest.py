@@ -1,5 +1,8 @@
 """What every test shares: the `--long` option, and a loud word about tests that a missing tool kept out.
 
+Hypothesis tries the same examples in every default run, so that a run says something of the change and not of chance;
+with `--long` they are new ones each time.
+
 A test that needs a tool which may be absent (Java, kcat, a client library) skips with a reason that begins
 with `toolchain:`, so that a run without the tool cannot be taken for a full one.
 """
@@ -7,12 +10,18 @@ with `toolchain:`, so that a run without the tool cannot be taken for a full one
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 TOOLCHAIN = "toolchain:"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests marked `long`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("default run", derandomize=not config.getoption("--long"))
+    settings.load_profile("default run")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

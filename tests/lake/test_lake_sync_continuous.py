@@ -23,8 +23,9 @@ from flintmq.errors import ConfigurationError
 from flintmq.formats.registry import RegistryError
 from flintmq.lake.planning import Gap
 from flintmq.lake.running import PieceRunner
-from flintmq.lake.telling import Commit, Figures, FiguresServer
+from flintmq.lake.telling import Commit, Figures
 from flintmq.metrics.exposition import parse
+from flintmq.metrics.serving import FiguresServer
 from support.broker_process import BrokerProcess
 from support.lake_process import LakeProcess
 from support.lake_tables import FORMATS, Lake, topic_rows
@@ -202,7 +203,7 @@ def test_a_terminal_shows_how_far_a_sync_and_an_audit_are(
 def test_figures_are_told_over_http() -> None:
     figures = Figures()
     figures.add_conflict("t", "/lake/t")
-    with FiguresServer(figures, port=0) as server:
+    with FiguresServer(figures.text, port=0) as server:
         url = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -211,7 +212,7 @@ def test_figures_are_told_over_http() -> None:
             urllib.request.urlopen(f"{url}/else", timeout=10)
         assert refused.value.code == 404
         with pytest.raises(ConfigurationError, match="Choose another"):
-            FiguresServer(figures, port=server.port)
+            FiguresServer(figures.text, port=server.port)
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"{url}/metrics", timeout=10)
 

@@ -28,7 +28,7 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.groups import committed_offsets
 from flintmq.pipeline.control import AlreadyRunning, Control, read_status, request_stop
-from flintmq.pipeline.metrics import METRICS, MetricsServer, figures_text
+from flintmq.pipeline.metrics import METRICS, figures_text
 from flintmq.pipeline.progress import Figures, SinkFigures
 from support.broker_process import BrokerProcess
 from support.pipelines import Flow, as_records, records_of
@@ -64,13 +64,15 @@ def test_a_run_is_seen_and_stopped_from_another_terminal(flow: Flow, topics: Top
     assert (before.exit_code, before.output.strip()) == (1, f"{topic}: never run")
     command = [sys.executable, "-m", "flintmq", "pipeline", "run", str(flow.file)]
     paths = os.pathsep.join(path for path in sys.path if path)
-    process = subprocess.Popen(
-        [*command, "--master", "local[2,4]", "--metrics-port", "0", "--json"],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    told = flow.folder / "told"
+    with told.open("w") as stderr:
+        process = subprocess.Popen(
+            [*command, "--master", "local[2,4]", "--metrics-port", "0", "--json"],
+            env={**os.environ, "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
     try:
         _wait(
             "rows", lambda: process.poll() is not None or len(records_of(flow.address, f"{topic}.out")) == 10
@@ -79,12 +81,18 @@ def test_a_run_is_seen_and_stopped_from_another_terminal(flow: Flow, topics: Top
         _wait("more rows", lambda: process.poll() is not None or len(flow.out(f"{topic}.out")) == 11)
         shown = json.loads(CliRunner().invoke(status, [str(flow.file), "--json"]).output)[0]
         assert (shown["state"], shown["pid"], shown["sinks"]["out"]["lag"]) == ("running", process.pid, 0)
+        address = re.search(r"figures at (http://\S+)", told.read_text())
+        assert address is not None
+        _wait(
+            "figures", lambda: f'rows_total{{pipeline="{topic}",sink="out"}} 11\n' in _asked(str(address[1]))
+        )
         with pytest.raises(AlreadyRunning, match=f"runs already as process {process.pid}"):
             flow.run()
         assert CliRunner().invoke(stop, [str(flow.file)]).exit_code == 0
-        output, errors = process.communicate(timeout=_PATIENCE_S)
+        output, _ = process.communicate(timeout=_PATIENCE_S)
     finally:
         process.kill()
+    errors = told.read_text()
     assert process.returncode == 0, errors
     assert json.loads(output)["stopped"] is True
     assert re.search(r"out: batch \d, rows 11, rows/s \d", errors), errors
@@ -96,6 +104,11 @@ def test_a_run_is_seen_and_stopped_from_another_terminal(flow: Flow, topics: Top
     with ClusterClient(parse_addresses(flow.address)) as client:
         committed = committed_offsets(client, f"{topic}.orders", [(topic, 0)])
     assert committed[topic, 0].offset == 12
+
+
+def _asked(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 @pytest.mark.long
@@ -207,12 +220,3 @@ def test_figures_are_there_for_prometheus_and_for_plain_terminals(capsys: pytest
     drawn = capsys.readouterr().err
     assert "shop: running, 2 dead letters" in drawn
     assert "batch ms" in drawn
-
-
-def test_figures_are_served_to_whoever_asks() -> None:
-    with (
-        MetricsServer(0, lambda: "flintmq_pipeline_up 1\n") as server,
-        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer,
-    ):
-        assert answer.read() == b"flintmq_pipeline_up 1\n"
-        assert answer.headers["Content-Type"].startswith("text/plain")

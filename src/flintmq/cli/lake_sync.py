@@ -201,9 +201,9 @@ def _told_at(port: int | None, figures: Figures) -> Iterator[None]:
     if port is None:
         yield
         return
-    from flintmq.lake.telling import FiguresServer
+    from flintmq.metrics.serving import FiguresServer
 
-    with FiguresServer(figures, port=port) as server:
+    with FiguresServer(figures.text, port=port) as server:
         if port == 0:
             note(f"figures at http://127.0.0.1:{server.port}/metrics")
         yield

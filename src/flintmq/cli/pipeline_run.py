@@ -47,7 +47,7 @@ RUN_CODES = {**REMOTE_CODES, Exit.OK: "done, or stopped by a signal or by `flint
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=None,
-    help="Serve figures for Prometheus on this port.",
+    help="Serve figures for Prometheus at this port of this machine.",
 )
 @click.option(
     "--stop-timeout",
@@ -82,7 +82,8 @@ def command(
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     spark = open_session(pipeline, master)
-    from flintmq.pipeline.metrics import MetricsServer, figures_text
+    from flintmq.metrics.serving import FiguresServer
+    from flintmq.pipeline.metrics import figures_text
     from flintmq.pipeline.running import RunOptions, run
 
     latest: list[Figures] = []
@@ -97,11 +98,11 @@ def command(
             screen = stack.enter_context(Screen(pipeline.name))
             if metrics_port is not None:
                 server = stack.enter_context(
-                    MetricsServer(
-                        metrics_port, lambda: figures_text(pipeline.name, latest[0]) if latest else ""
+                    FiguresServer(
+                        lambda: figures_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
                     )
                 )
-                note(f"figures are on port {server.port}")
+                note(f"figures at http://127.0.0.1:{server.port}/metrics")
             stop = stack.enter_context(stopping())
             options = RunOptions(
                 once=once,

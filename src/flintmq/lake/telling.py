@@ -2,7 +2,7 @@
 
     figures.add(commit)
     write_figures(path, figures.text())
-    with FiguresServer(figures, port=9400): …        for Prometheus to ask
+    with FiguresServer(figures.text, port=9400): …        for Prometheus to ask
 
 Invariant: the file of figures is replaced as a whole, so that whoever reads it (node_exporter's textfile collector)
 never sees half of one. Counters begin at 0 with the process. `docs/metrics.md` has METRICS.
@@ -15,18 +15,12 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import TracebackType
 from typing import Final
 
-from flintmq.errors import ConfigurationError
 from flintmq.metrics.declared import Kind, Metric
-from flintmq.metrics.exposition import CONTENT_TYPE, heading, label_text, number
+from flintmq.metrics.exposition import heading, label_text, number
 
 logger = logging.getLogger(__name__)
-
-_PATHS: Final = ("/metrics", "/prometheus")
-_ASKED_WITHIN_S: Final = 5.0
 
 _TOPIC: Final = ("topic", "table")
 _PARTITION: Final = ("topic", "table", "partition")
@@ -133,50 +127,3 @@ def write_figures(path: str, text: str) -> None:
     with open(aside, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(aside, path)
-
-
-class FiguresServer:
-    """The figures at `http://HOST:PORT/metrics`, one request at a time, in a thread of its own."""
-
-    def __init__(self, figures: Figures, *, port: int, host: str = "127.0.0.1") -> None:
-        class Page(_Page):
-            told = figures
-
-        try:
-            self._server = HTTPServer((host, port), Page)
-        except (OSError, OverflowError) as error:
-            raise ConfigurationError(
-                f"figures cannot be told at port {port} of {host}: {error}. Choose another"
-            ) from error
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="lake-figures", daemon=True)
-
-    def __enter__(self) -> FiguresServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Page(BaseHTTPRequestHandler):
-    told: Figures
-    timeout = _ASKED_WITHIN_S
-
-    def do_GET(self) -> None:
-        if self.path.partition("?")[0] not in _PATHS:
-            self.send_error(404, f"there is only {_PATHS[0]}")
-            return
-        body = self.told.text().encode()
-        self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        logger.debug(format, *args)

@@ -1,22 +1,17 @@
-"""A run's figures as Prometheus reads them, on a port of their own.
+"""A run's figures as Prometheus reads them. Pure.
 
-    with MetricsServer(port, lambda: figures_text("orders", figures)): …
+    with FiguresServer(lambda: figures_text("orders", figures), port=9400): …
 
-Invariant: what is served was declared in METRICS. Counters begin at 0 with the run. Serving never waits for the run:
-it shows the figures as they are at that moment.
+Invariant: what is told was declared in METRICS, which `docs/metrics.md` has too. Counters begin at 0 with the run.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from collections.abc import Iterable
 from typing import Final
 
-from flintmq.errors import ConfigurationError
 from flintmq.metrics.declared import Kind, Metric
-from flintmq.metrics.exposition import CONTENT_TYPE, heading, label_text, number
+from flintmq.metrics.exposition import heading, label_text, number
 from flintmq.pipeline.progress import Figures
 
 _SINK: Final = ("pipeline", "sink")
@@ -78,39 +73,3 @@ def figures_text(pipeline: str, figures: Figures) -> str:
 
 def _line(metric: Metric, labels: tuple[str, ...], value: float) -> str:
     return f"{metric.name}{{{label_text(metric, *labels)}}} {number(value)}\n"
-
-
-class MetricsServer:
-    def __init__(self, port: int, text: Callable[[], str]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nobody wants a line for each scrape."""
-
-        try:
-            self._server = ThreadingHTTPServer(("", port), Handler)
-        except OSError as error:
-            raise ConfigurationError(f"--metrics-port {port}: {error.strerror}") from error
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    def __enter__(self) -> MetricsServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
