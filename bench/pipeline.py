@@ -2,6 +2,8 @@
 
 JSON orders are decoded, sums by country and minute are made and written to a topic. By hand that is Structured
 Streaming on Spark's own connector, with `from_json` and `to_json`. Both read all there is in one go and end.
+What dead letters cost is held against the same pipeline that drops what is bad: of its orders one in two hundred is
+cut off, and as many have an amount that an expectation refuses.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from bench.workloads.target import create_topics, delete_topics, end_offsets, wa
 
 ROWS: Final = 2_000_000
 DEAD_SHARE: Final = 0.15
+BAD_EVERY: Final = 200
 
 _ORDERS: Final = "bench-orders"
+_SPOILED: Final = "bench-orders-spoiled"
 _PARTITIONS: Final = 4
 _SCHEMA: Final = "id long, country string, amount double, at timestamp"
 _SUMS: Final = (
@@ -28,50 +32,69 @@ _SUMS: Final = (
     "from {orders} group by country, window(at, '1 minute')"
 )
 _FILE: Final = """\
-name: bench
+name: {name}
 bootstrap_servers: {brokers}
 checkpoint: {checkpoint}
 sources:
   orders:
     topic: {orders}
     start: earliest
-    decode: {{format: json, schema: "{schema}"}}
+    decode: {{format: json, schema: "{schema}"{otherwise}}}
     watermark: {{column: at, delay: 1 minute}}
 steps:
-  sums:
+{expecting}  sums:
     sql: "{sums}"
 sinks:
   out: {{from: sums, topic: {out}, key: country, mode: append}}
 {dead_letters}trigger: available-now
 """
+_EXPECTING: Final = """\
+  good:
+    sql: select * from orders
+    expect: {{positive: {{that: amount >= 0, otherwise: {otherwise}}}}}
+"""
 
 
 def run_pipeline(stage: Stage, side: str) -> None:
-    with _orders(stage), _out(stage) as out, tempfile.TemporaryDirectory(dir=stage.folder) as folder:
+    _fill(stage, _ORDERS, _GOOD)
+    with _out(stage) as out, tempfile.TemporaryDirectory(dir=stage.folder) as folder:
         if side == OURS:
-            _declared(stage, out, folder, dead_letters="")
+            _declared(stage, out, folder, orders=_ORDERS)
         else:
             _by_hand(stage, out, folder)
 
 
 def run_with_dead_letters(stage: Stage, side: str) -> None:
-    """With a place for dead letters, beside the same without; there are none."""
-    with _orders(stage), _out(stage) as out, tempfile.TemporaryDirectory(dir=stage.folder) as folder:
-        _declared(stage, out, folder, dead_letters=f"dead_letters: {_ORDERS}.dead\n" if side == OURS else "")
+    _fill(stage, _SPOILED, _BAD)
+    with (
+        _out(stage) as out,
+        _out(stage, at_least=2 * ROWS // BAD_EVERY if side == OURS else 0) as dead,
+        tempfile.TemporaryDirectory(dir=stage.folder) as folder,
+    ):
+        _declared(
+            stage,
+            out,
+            folder,
+            orders=_SPOILED,
+            otherwise="dead-letter" if side == OURS else "drop",
+            dead=dead if side == OURS else None,
+        )
 
 
 WORKLOADS: Final = (
     Workload("pipeline", f"{ROWS} JSON orders, sums by country and minute to a topic", 1.0, run_pipeline),
     Workload(
         "pipeline-dead",
-        "the same with dead letters, beside ours without",
+        "with a hundredth of its orders as dead letters, beside the same that drops them",
         1 + DEAD_SHARE,
         run_with_dead_letters,
     ),
 )
 
 
-def _declared(stage: Stage, out: str, folder: str, *, dead_letters: str) -> None:
+def _declared(
+    stage: Stage, out: str, folder: str, *, orders: str, otherwise: str | None = None, dead: str | None = None
+) -> None:
     from flintmq.pipeline import load
     from flintmq.pipeline.running import run
 
@@ -79,13 +102,17 @@ def _declared(stage: Stage, out: str, folder: str, *, dead_letters: str) -> None
     with open(path, "w") as file:
         file.write(
             _FILE.format(
+                # Another one each time: what a pipeline has published it does not publish again.
+                name=out,
                 brokers=stage.broker.bootstrap,
                 checkpoint=os.path.join(folder, "checkpoint"),
-                orders=_ORDERS,
+                orders=orders,
                 schema=_SCHEMA,
-                sums=_SUMS.format(orders="orders"),
+                otherwise="" if otherwise is None else f", otherwise: {otherwise}",
+                expecting="" if otherwise is None else _EXPECTING.format(otherwise=otherwise),
+                sums=_SUMS.format(orders="orders" if otherwise is None else "good"),
                 out=out,
-                dead_letters=dead_letters,
+                dead_letters="" if dead is None else f"dead_letters: {dead}\n",
             )
         )
     run(stage.spark, load(path))
@@ -116,28 +143,36 @@ def _by_hand(stage: Stage, out: str, folder: str) -> None:
     query.awaitTermination()
 
 
-@contextmanager
-def _orders(stage: Stage) -> Iterator[None]:
+_GOOD: Final = (
+    "to_json(named_struct('id', id, 'country', concat('country-', id % 50), 'amount', id % 1000 / 10.0, "
+    "'at', timestamp_seconds(1700000000 + div(id, 2000)))) as value"
+)
+_BAD: Final = (
+    f"case id % {BAD_EVERY} when 7 then substr(value, 1, 30) "
+    f"when 9 then replace(value, '\"amount\":', '\"amount\":-1') else value end as value"
+)
+
+
+def _fill(stage: Stage, orders: str, value: str) -> None:
     """The topic is filled once, before anything counts."""
 
     def make(folder: str) -> None:
         with Connection(stage.broker.port) as connection:
-            (topic,) = create_topics(connection, [_ORDERS], _PARTITIONS)
+            (topic,) = create_topics(connection, [orders], _PARTITIONS)
             wait_until_led(connection, topic)
-        frame = stage.spark.range(0, ROWS, 1, _PARTITIONS).selectExpr(
-            "to_json(named_struct('id', id, 'country', concat('country-', id % 50), 'amount', id % 1000 / 10.0, "
-            "'at', timestamp_seconds(1700000000 + div(id, 2000)))) as value"
-        )
-        to = {"kafka.bootstrap.servers": stage.broker.bootstrap, "topic": _ORDERS}
-        frame.write.format("flintmq").options(**to).mode("append").save()
+        frame = stage.spark.range(0, ROWS, 1, _PARTITIONS).selectExpr("id", _GOOD)
+        if value != _GOOD:
+            frame = frame.selectExpr("id", value)
+        to = {"kafka.bootstrap.servers": stage.broker.bootstrap, "topic": orders}
+        frame.select("value").write.format("flintmq").options(**to).mode("append").save()
         os.mkdir(folder)
 
-    stage.made("orders", make)
-    yield
+    stage.made(orders, make)
 
 
 @contextmanager
-def _out(stage: Stage) -> Iterator[str]:
+def _out(stage: Stage, at_least: int = 50) -> Iterator[str]:
+    """A topic that gets at least so many records."""
     with Connection(stage.broker.port) as connection:
         name = f"bench-sums-{time.monotonic_ns()}"
         (topic,) = create_topics(connection, [name], _PARTITIONS)
@@ -146,5 +181,5 @@ def _out(stage: Stage) -> Iterator[str]:
         written = sum(end_offsets(connection, topic) or [])
         delete_topics(connection, [name])
     # A marker of a transaction takes an offset too.
-    if written < 50:
-        raise AssertionError(f"{written} sums came")
+    if written < at_least:
+        raise AssertionError(f"{written} records came, and not {at_least}")

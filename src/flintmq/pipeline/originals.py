@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from flintmq.client.admin import TopicPartition
@@ -58,8 +60,9 @@ class InTheirTopics:
                 by_place.setdefault((one.topic, one.partition), set()).add(one.offset)
         found: dict[tuple[TopicPartition, int], Mapping[str, Any]] = {}
         for place, offsets in by_place.items():
-            for start, end in _spans(sorted(offsets)):
-                for row in self._read(place, start, end, offsets):
+            wanted = np.array(sorted(offsets), np.int64)
+            for start, end in _spans(wanted.tolist()):
+                for row in self._read(place, start, end, wanted):
                     found[place, row["offset"]] = row
         return [self._letter(one, found.get(((one.topic, one.partition), one.offset))) for one in dead]
 
@@ -73,7 +76,7 @@ class InTheirTopics:
         return Letter(dead, place, dead.offset, row["key"], row["value"], row["headers"] or ())
 
     def _read(
-        self, place: TopicPartition, start: int, end: int, offsets: set[int]
+        self, place: TopicPartition, start: int, end: int, offsets: npt.NDArray[np.int64]
     ) -> Iterator[Mapping[str, Any]]:
         try:
             topic_id = self._client.topic(place[0]).id
@@ -81,7 +84,7 @@ class InTheirTopics:
             return
         wanted = OffsetRange(place[0], topic_id, place[1], start, end)
         for batch in read_range(wanted, _COLUMNS, self._options):
-            chosen = [offset in offsets for offset in batch.column("offset").to_pylist()]
+            chosen = np.isin(batch.column("offset").to_numpy(), offsets)
             yield from batch.filter(pa.array(chosen)).to_pylist()
 
 
