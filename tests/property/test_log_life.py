@@ -19,8 +19,11 @@ from flintmq.cluster import cleaning
 from flintmq.cluster.cleaning import Cleaner
 from flintmq.cluster.partition import Partition
 from flintmq.errors import CorruptionError
+from flintmq.model.compression import Codec
+from flintmq.settings import TopicConfig
 from flintmq.storage.scrubbing import Scrubbed, scrub
 from flintmq.storage.segment import Segment
+from support.log_life import LogLife
 from support.log_machine import LogMachine, explore
 
 
@@ -44,11 +47,30 @@ def test_the_same_over_many_more_lives(block: int) -> None:
     explore(LogMachine, 1500, steps=60, is_random=True)
 
 
+# -- what it found once, in few steps
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_flushed_is_safe_while_a_new_start_is_not_yet_on_disk(seed: int) -> None:
+    """R1: such a start is lost with the power, and the segments below it are back: all behind them is lost if these
+    were not flushed too."""
+    life = LogLife(TopicConfig(segment_bytes=400), seed=seed)
+    for _ in range(12):
+        life.append([(b"k", bytes(100))], producer_id=1, age_ms=0, codec=Codec.NONE)
+    assert life.log.advance_start(7)
+    life.partition.flush(lambda error: None)
+    life.wait(0)
+    assert life.log.recovery_point == 12
+    life.crash(power=True)
+    assert life.log.end_offset == 12
+    life.end()
+
+
 # -- the test can fail: what it says of code that is wrong
 
 
 def _nothing_is_made_durable(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(self: Cleaner, partition: Partition) -> None:
+    async def nothing(self: Cleaner, partition: Partition, end_offset: int) -> None:
         pass
 
     patch.setattr(Cleaner, "_make_durable", nothing)

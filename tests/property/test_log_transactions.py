@@ -15,13 +15,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import CorruptionError
+from flintmq.model.compression import Codec
+from flintmq.settings import TopicConfig
 from flintmq.storage.compaction.transactions import Transactions
 from flintmq.storage.log import Isolation, Log
 from flintmq.storage.producers import Producers
 from flintmq.storage.recovery import _Opening
+from flintmq.storage.segment import SNAPSHOT, file_name
 from support.batches import split
 from support.committed import fetch
 from support.log_bench import contents
+from support.log_life import LogLife
 from support.log_machine import TransactionalLogMachine, explore
 from support.transactional_log import TransactionalBench
 
@@ -44,6 +48,45 @@ def test_a_log_with_transactions_holds_what_it_should_whatever_happens_to_it() -
 @pytest.mark.parametrize("block", range(4))
 def test_the_same_over_many_more_lives(block: int) -> None:
     explore(TransactionalLogMachine, 1500, steps=60, is_random=True)
+
+
+# -- what it found once, in few steps
+
+
+def _life_with_a_transaction_over_two_segments(seed: int) -> LogLife:
+    """It is open when the first segment ends, which is flushed, and is aborted in the next."""
+    config = TopicConfig(cleanup_policy=("compact", "delete"), segment_bytes=400, delete_retention_ms=0)
+    life = LogLife(config, seed=seed)
+    life.append([(b"k", bytes(40))], producer_id=3, age_ms=0, codec=Codec.NONE)
+    life.roll()
+    life.wait(0)
+    life.end_transaction(3, commit=False, bumps_epoch=True)
+    life.append([(b"k", b"")], producer_id=1, age_ms=0, codec=Codec.NONE)
+    life.roll()
+    life.append([(b"k", b"")], producer_id=1, age_ms=0, codec=Codec.NONE)
+    return life
+
+
+def test_a_transaction_that_ended_among_deleted_records_is_not_open_again() -> None:
+    """An older snapshot has it as open, if the one after it is lost."""
+    life = _life_with_a_transaction_over_two_segments(seed=0)
+    life.delete_records(0.75, wait=True)
+    life.disk.remove(f"{life.log.folder}/{file_name(life.log.active.base_offset, SNAPSHOT)}")
+    life.crash(power=False)
+    assert life.log.start_offset < life.log.last_stable_offset == life.log.high_watermark
+    life.end()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_transaction_whose_marker_was_compacted_away_is_not_open_again(seed: int) -> None:
+    life = _life_with_a_transaction_over_two_segments(seed)
+    for _ in range(3):
+        life.compact(forced=True, wait=True)
+        life.wait(5)
+    assert all(offset not in life.read_all() for offset in (0, 1))
+    life.crash(power=True)
+    assert life.log.last_stable_offset == life.log.high_watermark
+    life.end()
 
 
 # -- every fetch for itself

@@ -278,7 +278,7 @@ class LogLife:
         model = self.model
         if not all(task.done() for task in self.compactions):
             # One that waits for its turn looks at the log later.
-            model.cleaned_below = max(model.cleaned_below, model.stable)
+            self._may_be_cleaned()
         if model.config.flush_messages == 1:
             end = model.end
 
@@ -325,13 +325,17 @@ class LogLife:
                 pass
 
     def compact(self, *, forced: bool, wait: bool) -> None:
-        self.model.cleaned_below = max(self.model.cleaned_below, self.model.stable)
+        self._may_be_cleaned()
         partition = self.partition
 
         async def compact() -> None:
             await self.cleaner.compact(partition, forced=forced)
 
         self.compactions.append(self.run(compact, wait=wait))
+
+    def _may_be_cleaned(self) -> None:
+        stable = self.model.stable(self.log.segments[0].base_offset)
+        self.model.cleaned_below = max(self.model.cleaned_below, stable)
 
     def retain(self, *, wait: bool) -> None:
         model, log, now_ms = self.model, self.log, self.clock.now_ms()
@@ -340,8 +344,9 @@ class LogLife:
 
         async def work() -> None:
             done = await retain([partition], folder=self.folder, clock=self.clock, executor=self.executor)
-            if any(one.expired is not None for one in done):
-                self._started_at(model, log)
+            for one in done:
+                if one.expired is not None:
+                    self._started_at(model, one.expired.start_offset)
 
         self.run(work, wait=wait)
         if is_alone and log.config.retention_bytes < 0:
@@ -356,13 +361,14 @@ class LogLife:
 
         async def work() -> None:
             await delete_records([(partition, start)], folder=self.folder, executor=self.executor)
-            self._started_at(model, log)
+            self._started_at(model, start)
 
         self.run(work, wait=wait)
 
-    def _started_at(self, model: Model, log: Log) -> None:
-        if model is self.model and log is self.log:
-            model.start_acknowledged = max(model.start_acknowledged, log.start_offset)
+    def _started_at(self, model: Model, start: int) -> None:
+        """Somebody who waited for it was told that the log begins there."""
+        if model is self.model:
+            model.start_acknowledged = max(model.start_acknowledged, start)
 
     def checkpoint(self) -> None:
         self.executor.submit(self.folder.checkpoint, lambda _, error: None)

@@ -124,6 +124,12 @@ class Model:
     def undecided(self) -> set[int]:
         return {offset for one in self.transactions() if one.marker_offset is None for offset in one.offsets}
 
-    @property
-    def stable(self) -> int:
-        return min(self.undecided(), default=self.end)
+    def stable(self, first_offset: int) -> int:
+        """Below this all is decided, as a log may have it that begins there: what was deleted may be forgotten."""
+        undecided = {
+            offset
+            for one in self.transactions()
+            if one.marker_offset is None and one.offsets[-1] >= first_offset
+            for offset in one.offsets
+        }
+        return min(undecided, default=self.end)

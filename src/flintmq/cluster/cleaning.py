@@ -130,7 +130,7 @@ class Cleaner:
             log.roll(now_ms)
         found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
         end_offset = found.end_offset
-        await self._make_durable(partition)
+        await self._make_durable(partition, end_offset)
         while found.end_offset > found.first_dirty_offset or (forced and not compacted.passes):
             await self._pass(partition, found._replace(end_offset=end_offset), compacted)
             compacted.passes += 1
@@ -146,18 +146,24 @@ class Cleaner:
             compacted.bytes_before,
         )
 
-    async def _make_durable(self, partition: Partition) -> None:
-        """ORDER: the recovery point is on disk BEFORE a segment below it gets holes.
+    async def _make_durable(self, partition: Partition, end_offset: int) -> None:
+        """ORDER: the recovery point is on disk BEFORE a segment below it gets holes, and so is a snapshot of the
+        producers to which no batch below `end_offset` need be added: not all of these will be there.
 
         By the partition's own flusher: of two syncs of one file at a time only one is told of an error.
         """
+        log = partition.log
+        if not log.snapshots or log.snapshots[-1] < end_offset:
+            log.write_snapshot()
         flushed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         partition.flush(lambda error: None if flushed.done() else flushed.set_result(error))
         error = await flushed
-        if partition.log.offline is not None:
-            raise LogOffline(partition.log.offline) from error
+        if log.offline is not None:
+            raise LogOffline(log.offline) from error
         if error is not None:
             raise Uncleanable(str(error)) from error
+        if log.durable_snapshot < end_offset:
+            raise Uncleanable(f"the producers of {log.name} could not be written down")
         await self._executor.run(self._folder.checkpoint)
 
     async def _pass(self, partition: Partition, found: Cleanable, compacted: Compacted) -> None:

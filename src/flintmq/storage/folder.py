@@ -78,6 +78,8 @@ class LogFolder:
         self._threads = threads
         # What the checkpoint files are known to say.
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        # Those of which it is not known whether the last try to write them came to anything.
+        self._unsure: set[str] = set()
         self._checkpointing = threading.Lock()
         self._reserve = Reserve(disk, path)
         # Folders whose renaming is not yet on stable storage.
@@ -374,8 +376,9 @@ class LogFolder:
             )
 
     def _replace_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        if self._checkpointed.get(name) != offsets:
+        if name in self._unsure or self._checkpointed.get(name) != offsets:
             path, data = f"{self.path}/{name}", checkpoints.encode(offsets)
+            self._unsure.add(name)
             try:
                 write_atomically(self._disk, path, data)
             except OSError as error:
@@ -383,14 +386,15 @@ class LogFolder:
                     raise
                 write_atomically(self._disk, path, data)
             self._checkpointed[name] = offsets
+            self._unsure.discard(name)
 
     def _forget(self, keys: set[TopicPartition]) -> None:
         """Take lines out of the checkpoints, durably."""
         with self._checkpointing:
             for name, offsets in list(self._checkpointed.items()):
-                if keys.isdisjoint(offsets):
-                    continue
-                self._replace_checkpoint(name, {k: offset for k, offset in offsets.items() if k not in keys})
+                if name in self._unsure or not keys.isdisjoint(offsets):
+                    kept = {key: offset for key, offset in offsets.items() if key not in keys}
+                    self._replace_checkpoint(name, kept)
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
         path = f"{self.path}/{name}"

@@ -109,8 +109,9 @@ class Log:
         self.offline: str | None = None
         # Makes the folder of a log that has none yet: nothing was ever written to it.
         self._maker: Callable[[], None] | None = None
-        # End offsets of the producer snapshots in the folder, ascending.
+        # End offsets of the producer snapshots in the folder, ascending, and the newest that is on stable storage.
         self.snapshots: list[int] = []
+        self.durable_snapshot = -1
         # The base offset of the newest segment whose name is known to be on stable storage.
         self.durable_segment = -1
         # Rolled, not yet flushed.
@@ -341,7 +342,7 @@ class Log:
             raise StorageError(f"{segment.path(LOG)} could not be sealed: {error}.") from error
         following = self.add_segment(self.end_offset, now_ms)
         self.sealed.append(Sealed(segment, file, *segment.seal()))
-        self._write_snapshot()
+        self.write_snapshot()
         return following
 
     @staticmethod
@@ -396,18 +397,25 @@ class Log:
         """A scanned segment with others after it: its index files are written with the next flush."""
         self.sealed.append(Sealed(segment, None, *segment.seal()))
 
-    def _write_snapshot(self) -> None:
-        path = f"{self.folder}/{file_name(self.end_offset, SNAPSHOT)}"
+    def write_snapshot(self) -> None:
+        """Of the producers as they are. It is on stable storage with the next flush."""
+        end_offset = self.end_offset
+        if self.snapshots and self.snapshots[-1] == end_offset:
+            return
+        path = self._snapshot_path(end_offset)
         try:
             write_plainly(self.disk, path, self.producers.encode())
-            self.snapshots = [offset for offset in self.snapshots if offset < self.end_offset]
-            # The one before stays until this one is surely on disk: the next flush syncs neither.
-            while len(self.snapshots) > _SNAPSHOTS_KEPT - 1:
-                self.disk.remove(f"{self.folder}/{file_name(self.snapshots.pop(0), SNAPSHOT)}")
-            self.snapshots.append(self.end_offset)
+            self.snapshots.append(end_offset)
+            while len(self.snapshots) > _SNAPSHOTS_KEPT:
+                # What was compacted can be told only by one that is surely on disk.
+                oldest = 1 if self.snapshots[0] == self.durable_snapshot else 0
+                self.disk.remove(self._snapshot_path(self.snapshots.pop(oldest)))
         except OSError as error:
             # Recovery replays from an older snapshot, or from the start: slower, never wrong.
             logger.warning("the producer snapshot %s could not be written: %s", path, error)
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.folder}/{file_name(offset, SNAPSHOT)}"
 
     # ---- visibility
 
@@ -584,6 +592,7 @@ class Log:
     def prepare_flush(self) -> Flush:
         """What must be synced so that all written so far is on stable storage."""
         active = self.active
+        snapshots = [offset for offset in self.snapshots if offset > self.durable_snapshot]
         return Flush(
             disk=self.disk,
             gate=self.gate,
@@ -591,6 +600,7 @@ class Log:
             end_offset=self.end_offset,
             active=active,
             sealed=list(self.sealed),
+            snapshots={offset: self._snapshot_path(offset) for offset in snapshots},
             metadata=encode_metadata(self.topic_id),
             epochs=self.epochs.encode(),
             names_are_durable=self.durable_segment == active.base_offset,
@@ -606,6 +616,9 @@ class Log:
         done = {id(sealed.segment) for sealed in flush.sealed}
         self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in done]
         self.durable_segment = max(self.durable_segment, flush.segment_base)
+        # Some may have been removed meanwhile.
+        kept = [offset for offset in self.snapshots if offset in flush.snapshots]
+        self.durable_snapshot = max(self.durable_snapshot, *kept, -1)
 
     # ---- the beginning
 
@@ -622,9 +635,9 @@ class Log:
         self.corrupt = [bad for bad in self.corrupt if bad.end_offset > offset]
         dropped = []
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            # ORDER: it stays among those that the next flush syncs, for as long as its files are there. Without the
+            # new start a crash finds them again, and a recovery point beyond them must hold for them too.
             dropped.append(self.segments.pop(0))
-        gone = {id(segment) for segment in dropped}
-        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in gone]
         return dropped
 
     def replace_segments(self, swap: Swap, cleaned: Segment) -> bool:
@@ -685,6 +698,6 @@ class Log:
         if active.aborted:
             write_plainly(self.disk, active.path(TXN_INDEX), encode_aborted(active.aborted))
         write_plainly(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.encode())
-        self._write_snapshot()
+        self.write_snapshot()
         for segment in self.segments:
             segment.file = None

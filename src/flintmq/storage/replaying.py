@@ -51,10 +51,12 @@ def _list_snapshots(log: Log) -> None:
 def _snapshot(log: Log, offset_max: int) -> tuple[Producers, int]:
     """The newest usable one up to there, and from where on batches must be added to it."""
     first = log.segments[0].base_offset
-    for offset in [offset for offset in reversed(log.snapshots) if offset <= offset_max]:
+    # One older than what is left of the log tells of nothing that is there, and who has an open transaction by it
+    # may have ended that among what was deleted.
+    for offset in [offset for offset in reversed(log.snapshots) if first <= offset <= offset_max]:
         path = f"{log.folder}/{file_name(offset, SNAPSHOT)}"
         try:
-            return Producers.decode(read_file(log.disk, path)), max(offset, first)
+            return Producers.decode(read_file(log.disk, path)), offset
         except CorruptionError as error:
             logger.warning("%s: %s Replaying from an older one.", path, error)
             log.snapshots.remove(offset)

@@ -100,6 +100,7 @@ class Flush:
         end_offset: int,
         active: Segment,
         sealed: list[Sealed],
+        snapshots: dict[int, str],
         metadata: bytes,
         epochs: bytes,
         names_are_durable: bool,
@@ -107,6 +108,8 @@ class Flush:
         self.end_offset = end_offset
         self.segment_base = active.base_offset
         self.sealed = sealed
+        self.snapshots = snapshots
+        """Paths, by offset."""
         self._file = active.open()
         self._disk = disk
         self._gate = gate
@@ -118,6 +121,10 @@ class Flush:
     def run(self) -> None:
         """ORDER: data before the indexes that point into it, both before the names that lead to them."""
         try:
+            for path in self.snapshots.values():
+                self._sync_snapshot(path)
+            if self.snapshots:
+                self._disk.sync_dir(self._folder)
             for sealed in self.sealed:
                 self._sync_sealed(sealed)
             self._file.sync()
@@ -140,6 +147,8 @@ class Flush:
         try:
             for sealed in self.sealed:
                 segment, file, positions, times = sealed
+                if segment.removed:
+                    continue
                 if file is None:
                     # Scanned at the start, perhaps below the recovery point: the next start trusts what it finds.
                     self._sync_sealed(sealed)
@@ -156,6 +165,8 @@ class Flush:
 
     def _sync_sealed(self, sealed: Sealed) -> None:
         segment, file, positions, times = sealed
+        if segment.removed:
+            return
         try:
             file = file or self._disk.open(segment.path(LOG))
         except FileNotFoundError:
@@ -170,6 +181,16 @@ class Flush:
             self._gate.replace(self._disk, segment.path(TXN_INDEX), aborted, segment)
         self._gate.replace(self._disk, segment.path(INDEX), positions, segment)
         self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
+
+    def _sync_snapshot(self, path: str) -> None:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            return  # There are newer ones by now.
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _leave_mark(self) -> None:
         try:

@@ -258,6 +258,27 @@ def test_what_was_renamed_but_not_synced_before_a_kill_is_synced_before_anybody_
 # -- topics of the same name
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_checkpoint_that_was_written_but_not_synced_is_not_of_the_topic_made_again(
+    open_folder: Open, disk: SimulatedDisk, nth: int
+) -> None:
+    folder = open_folder(("a", OLD))
+    fill(folder.logs["a", 0], 5)
+    flush(folder.logs["a", 0])
+    folder.logs["a", 0].advance_start(3)
+    disk.fail("sync_dir", nth=nth)
+    with pytest.raises(OSError, match="Input/output"):
+        folder.checkpoint()
+    remove = folder.delete("a", 0)
+    assert remove is not None
+    log = folder.create(Assigned("a", 0, NEW, CONFIG))
+    written = fill(log, 1)
+    remove()
+    found = open_folder(("a", NEW), on=disk.kill()).logs["a", 0]
+    assert (found.start_offset, found.recovery_point) == (0, 0)
+    assert contents(found) == written
+
+
 def test_a_topic_made_again_never_sees_the_records_or_checkpoints_of_the_one_before(
     open_folder: Open, disk: SimulatedDisk
 ) -> None:
