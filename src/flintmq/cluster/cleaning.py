@@ -45,6 +45,8 @@ from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)
 
+# How often a start is written that has moved on by the time it is on disk.
+_START_TRIES = 5
 # Beyond this a rate is no limit.
 _RATE_MAX = float(1 << 40)
 
@@ -166,8 +168,21 @@ class Cleaner:
             raise Uncleanable(f"the producers of {log.name} could not be written down")
         await self._executor.run(self._folder.checkpoint)
 
+    async def _make_start_durable(self, partition: Partition) -> None:
+        """ORDER: the start is on disk BEFORE a pass leaves out what lies below it. Without it a crash brings that
+        back, and what was known of its transactions is gone."""
+        log = partition.log
+        for _ in range(_START_TRIES):
+            if self._folder.start_is_durable(log):
+                return
+            await self._executor.run(self._folder.checkpoint_starts)
+            if partition.deleted or log.offline is not None:
+                raise Uncleanable(f"{log.name} is gone.")
+        raise Uncleanable(f"the start of {log.name} moves on and on")
+
     async def _pass(self, partition: Partition, found: Cleanable, compacted: Compacted) -> None:
         log, config = partition.log, self._config()
+        await self._make_start_durable(partition)
         job = self._job(log, found, config)
         summary: Summary | None = None
         events = self._compactions.run(job)

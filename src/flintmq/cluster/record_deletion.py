@@ -36,8 +36,18 @@ async def delete_records(
     ORDER: clients no longer see the records; the new starts are on stable storage; the files go. A crash
     between leaves files that hold nothing, never a start without its files.
     """
-    dropped = [(partition.log, partition.log.advance_start(start)) for partition, start in wanted]
+    for partition, start in wanted:
+        partition.log.advance_start(start)
+    # ORDER: only what lies below a start that is written now; more may come meanwhile.
+    doomed = [(partition.log, list(partition.log.doomed)) for partition, _ in wanted]
     await executor.run(folder.checkpoint_starts)
-    for log, segments in dropped:
+    failure: OSError | None = None
+    for log, segments in doomed:
         if segments:
-            await executor.run(log.remove_files, segments)
+            try:
+                await executor.run(log.remove_files, segments)
+                log.forget(segments)
+            except OSError as error:
+                failure = error
+    if failure is not None:
+        raise failure

@@ -44,6 +44,8 @@ async def retain(
         done.append(one)
         if one.expired is not None:
             going.append((partition, one.expired.start_offset))
+        elif partition.log.doomed:
+            going.append((partition, partition.log.start_offset))
         if len(going) >= _PARTITIONS_AT_ONCE:
             await delete_records(going, folder=folder, executor=executor)
             going = []

@@ -14,6 +14,9 @@ T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
 
+ASIDE = ".tmp"
+"""Behind the name of a file that is not there yet, or no longer."""
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:
@@ -142,7 +145,7 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
     ORDER: written aside, synced, renamed, folder synced.
     """
-    aside = path + ".tmp"
+    aside = path + ASIDE
     file = disk.open(aside, create=True)
     try:
         file.truncate(0)

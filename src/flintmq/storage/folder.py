@@ -85,7 +85,7 @@ class LogFolder:
         # Folders whose renaming is not yet on stable storage.
         self._renamed: set[str] = set()
         # Logs whose `partition.metadata` is on stable storage, though this process has not flushed them.
-        self._identified: set[TopicPartition] = set()
+        self._identified: set[tuple[bytes, int]] = set()
 
     # ---- opening and closing
 
@@ -133,7 +133,8 @@ class LogFolder:
         ids = self._put_aside(wanted, deleting)
         known = {(p.topic, p.partition) for p in wanted if ids.get(_name(p)) == p.topic_id}
         self._forget({(p.topic, p.partition) for p in wanted} - known)
-        self._identified = known & self._checkpointed[checkpoints.LOG_START].keys()
+        started = known & self._checkpointed[checkpoints.LOG_START].keys()
+        self._identified = {(p.topic_id, p.partition) for p in wanted if (p.topic, p.partition) in started}
         reports: list[tuple[Log, Recovery]] = []
         gate = asyncio.Semaphore(self._threads)
 
@@ -185,8 +186,15 @@ class LogFolder:
 
     def _make_folder(self, log: Log) -> None:
         """A folder without an id is taken over: nothing in it was ever promised to be durable."""
+        is_new = not self._disk.exists(log.folder)
         self._disk.makedirs(log.folder)
-        write_plainly(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
+        try:
+            write_plainly(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
+        except OSError:
+            if is_new:
+                # Else the next try would find a folder of nobody and put it aside.
+                self._disk.remove_tree(log.folder)
+            raise
 
     def _open(self, log: Log, clean_end: int | None, recovery_point: int, start_offset: int) -> Recovery:
         now_ms = self._clock.now_ms()
@@ -256,7 +264,6 @@ class LogFolder:
             self._renamed.clear()
         key = (log.topic, log.partition)
         self._forget({key})
-        self._identified.discard(key)
         self._make_folder(log)
 
     def delete(self, topic: str, partition: int) -> Callable[[], None] | None:
@@ -359,13 +366,22 @@ class LogFolder:
 
     def checkpoint_starts(self) -> None:
         """ORDER: before the files below a new start are removed."""
-        for key, log in list(self.logs.items()):
+        for log in list(self.logs.values()):
             # A line counts only with the id beside it; before the first flush nothing has made that durable.
-            if log.start_offset > 0 and log.durable_segment < 0 and key not in self._identified:
+            if (
+                log.start_offset > 0
+                and log.durable_segment < 0
+                and (log.topic_id, log.partition) not in self._identified
+            ):
                 log.gate.replace(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
                 self._disk.sync_dir(self.path)
-                self._identified.add(key)
+                self._identified.add((log.topic_id, log.partition))
         self._write_checkpoint(checkpoints.LOG_START, lambda log: log.start_offset)
+
+    def start_is_durable(self, log: Log) -> bool:
+        """Whether the checkpoint on disk says where the log begins now."""
+        written = self._checkpointed.get(checkpoints.LOG_START, {}).get((log.topic, log.partition), 0)
+        return checkpoints.LOG_START not in self._unsure and written >= log.start_offset
 
     def _write_checkpoint(self, name: str, offset_of: Callable[[Log], int]) -> None:
         # One at a time, and each with offsets taken after its turn came: requests and housekeeping both write

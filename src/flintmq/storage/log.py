@@ -112,10 +112,13 @@ class Log:
         # End offsets of the producer snapshots in the folder, ascending, and the newest that is on stable storage.
         self.snapshots: list[int] = []
         self.durable_snapshot = -1
+        self._syncing_snapshot = -1
         # The base offset of the newest segment whose name is known to be on stable storage.
         self.durable_segment = -1
         # Rolled, not yet flushed.
         self.sealed: list[Sealed] = []
+        # Below the start, and their files are there: until the start is on disk, or because they cannot be removed.
+        self.doomed: list[Segment] = []
         self.gate = Gate()
         self.disk = disk
         self.descriptors = descriptors
@@ -385,13 +388,18 @@ class Log:
             raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
 
     def _abandon(self, segment: Segment) -> None:
-        """Take back what there is of a file that could not be made. Recovery can do with an empty one."""
+        """Take back what there is of a file that could not be made.
+
+        ORDER: it is gone from the disk BEFORE another batch is written: that gets the offset which the file is named
+        by, and whoever finds it again ends the segment before there.
+        """
         segment.file = None
         try:
             if self.disk.exists(segment.path(LOG)):
                 self.disk.remove(segment.path(LOG))
+                self.disk.sync_dir(self.folder)
         except OSError as error:
-            logger.warning("%s could not be removed: %s", segment.path(LOG), error)
+            self.go_offline(f"{segment.path(LOG)} could not be made, nor removed: {error}")
 
     def sealed_by_recovery(self, segment: Segment) -> None:
         """A scanned segment with others after it: its index files are written with the next flush."""
@@ -406,10 +414,11 @@ class Log:
         try:
             write_plainly(self.disk, path, self.producers.encode())
             self.snapshots.append(end_offset)
-            while len(self.snapshots) > _SNAPSHOTS_KEPT:
-                # What was compacted can be told only by one that is surely on disk.
-                oldest = 1 if self.snapshots[0] == self.durable_snapshot else 0
-                self.disk.remove(self._snapshot_path(self.snapshots.pop(oldest)))
+            # What was compacted can be told only by one that is surely on disk.
+            for offset in self.snapshots[:-_SNAPSHOTS_KEPT]:
+                if offset not in (self.durable_snapshot, self._syncing_snapshot):
+                    self.snapshots.remove(offset)
+                    self.disk.remove(self._snapshot_path(offset))
         except OSError as error:
             # Recovery replays from an older snapshot, or from the start: slower, never wrong.
             logger.warning("the producer snapshot %s could not be written: %s", path, error)
@@ -592,7 +601,9 @@ class Log:
     def prepare_flush(self) -> Flush:
         """What must be synced so that all written so far is on stable storage."""
         active = self.active
-        snapshots = [offset for offset in self.snapshots if offset > self.durable_snapshot]
+        newest = self.snapshots[-1] if self.snapshots else -1
+        if newest > self.durable_snapshot:
+            self._syncing_snapshot = newest
         return Flush(
             disk=self.disk,
             gate=self.gate,
@@ -600,7 +611,8 @@ class Log:
             end_offset=self.end_offset,
             active=active,
             sealed=list(self.sealed),
-            snapshots={offset: self._snapshot_path(offset) for offset in snapshots},
+            snapshot=self._snapshot_path(newest) if newest > self.durable_snapshot else None,
+            snapshot_offset=newest,
             metadata=encode_metadata(self.topic_id),
             epochs=self.epochs.encode(),
             names_are_durable=self.durable_segment == active.base_offset,
@@ -616,9 +628,7 @@ class Log:
         done = {id(sealed.segment) for sealed in flush.sealed}
         self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in done]
         self.durable_segment = max(self.durable_segment, flush.segment_base)
-        # Some may have been removed meanwhile.
-        kept = [offset for offset in self.snapshots if offset in flush.snapshots]
-        self.durable_snapshot = max(self.durable_snapshot, *kept, -1)
+        self.durable_snapshot = max(self.durable_snapshot, flush.snapshot_offset)
 
     # ---- the beginning
 
@@ -638,7 +648,15 @@ class Log:
             # ORDER: it stays among those that the next flush syncs, for as long as its files are there. Without the
             # new start a crash finds them again, and a recovery point beyond them must hold for them too.
             dropped.append(self.segments.pop(0))
+        self.doomed += dropped
         return dropped
+
+    def forget(self, segments: list[Segment]) -> None:
+        """Their files are gone, so that nothing is left to sync; the disk gives back their room once nobody has them
+        open."""
+        gone = {id(segment) for segment in segments}
+        self.doomed = [segment for segment in self.doomed if id(segment) not in gone]
+        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in gone]
 
     def replace_segments(self, swap: Swap, cleaned: Segment) -> bool:
         """Put a compacted segment in the place of those it was made from, in the folder and here.
@@ -669,17 +687,23 @@ class Log:
         return True
 
     def remove_files(self, segments: list[Segment]) -> None:
-        """Readers that hold a descriptor finish; nobody else finds the files."""
+        """Readers that hold a descriptor finish; nobody else finds the files. OSError once all were tried."""
+        failure: OSError | None = None
         with self.gate.entered() as is_mine:
             for segment in segments:
                 segment.removed = True
                 segment.file = None
                 if not is_mine:
                     continue
-                for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-                    path = segment.path(suffix)
-                    if self.disk.exists(path):
-                        self.disk.remove(path)
+                try:
+                    for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                        path = segment.path(suffix)
+                        if self.disk.exists(path):
+                            self.disk.remove(path)
+                except OSError as error:
+                    failure = error
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         """After a last flush: leave the folder as Kafka's tools expect it, indexes and snapshot included.

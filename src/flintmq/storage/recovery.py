@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from flintmq.effects import Disk, read_file
+from flintmq.effects import ASIDE, Disk, read_file
 from flintmq.errors import CorruptionError
 from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.swapping import resume_swap
@@ -24,8 +24,8 @@ from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeI
 from flintmq.storage.log import CorruptRange, Log
 from flintmq.storage.replaying import replay
 from flintmq.storage.scanning import Scan, scan
-from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment, file_name
-from flintmq.storage.syncing import EPOCHS_FILE, FLUSH_FAILED
+from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
+from flintmq.storage.syncing import EPOCHS_FILE, FLUSH_FAILED, NoSpace
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +97,7 @@ class _Opening:
         log.recovery_point = log.end_offset if self._clean else min(self._recovery_point, log.end_offset)
         log.last_flush_ms = self._now_ms
         replay(log, self._scanned, self._first_marked)
+        self._rewrite_snapshots()
         self._forget_aborted()
         self._make_durable()
         log.advance(log.end_offset)
@@ -108,6 +109,8 @@ class _Opening:
         names = self._disk.list(folder)
         if resume_swap(self._disk, folder, names):
             names = self._disk.list(folder)
+        if any(name.endswith(SNAPSHOT + ASIDE) for name in names):
+            self._disk.sync_dir(folder)
         present = set(names)
         self._flush_failed = FLUSH_FAILED in present
         bases = []
@@ -116,7 +119,7 @@ class _Opening:
             is_numbered = stem.isdigit() and len(stem) == _NAME_DIGITS
             if is_numbered and dot + suffix == TXN_INDEX:
                 self._aborted_files.add(name)
-            if name.endswith(".tmp") or (
+            if name.endswith(ASIDE) or (
                 is_numbered and dot + suffix in (INDEX, TIME_INDEX, TXN_INDEX) and stem + LOG not in present
             ):
                 self._disk.remove(f"{folder}/{name}")
@@ -381,13 +384,29 @@ class _Opening:
         self._log.remove_files(segments)
         self._disk.sync_dir(self._log.folder)
 
+    def _rewrite_snapshots(self) -> None:
+        """As it is done for segments: a sync may have failed in the process before."""
+        if self._clean or not (self._flush_failed or self._log.config.flush_messages == 1):
+            return
+        for offset in self._log.snapshots:
+            file = self._disk.open(f"{self._log.folder}/{file_name(offset, SNAPSHOT)}")
+            try:
+                file.pwrite(file.pread(file.size(), 0), 0)
+            finally:
+                file.close()
+
     def _make_durable(self) -> None:
         """Before it is served, where being served means being on disk."""
         log = self._log
         if self._clean or not (self._flush_failed or (log.config.flush_messages == 1 and log.unflushed)):
             return
         flush = log.prepare_flush()
-        flush.run()
+        try:
+            flush.run()
+        except NoSpace:
+            # What needs room is written by the next flush; what is served must be safe now.
+            flush.sync_data()
+            return
         log.flushed(flush, self._now_ms)
         if self._flush_failed:
             self._disk.remove(f"{log.folder}/{FLUSH_FAILED}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container
 
-from flintmq.effects import read_file
+from flintmq.effects import ASIDE, read_file
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.model.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
 from flintmq.model.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
@@ -65,9 +65,13 @@ def _snapshot(log: Log, offset_max: int) -> tuple[Producers, int]:
 
 
 def _remove_snapshot(log: Log, offset: int) -> None:
-    log.disk.remove(f"{log.folder}/{file_name(offset, SNAPSHOT)}")
-    # Else a later power loss could bring it back, among records that it knows nothing of.
+    """ORDER: its name is gone from the disk BEFORE anything is written, else a power loss could bring it back among
+    records that it knows nothing of. A process that is killed here leaves a file that tells the next one of it.
+    """
+    path = f"{log.folder}/{file_name(offset, SNAPSHOT)}"
+    log.disk.rename(path, path + ASIDE)
     log.disk.sync_dir(log.folder)
+    log.disk.remove(path + ASIDE)
 
 
 def _replay_range(log: Log, scanned: Container[int], start: int, end: int) -> None:

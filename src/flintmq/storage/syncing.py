@@ -48,6 +48,9 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shut = False
+        self.syncing = threading.Lock()
+        """Held by a flush. The one at a stop waits for it: of two syncs of one file only one is told of an error."""
+        self.sync_failed = False
 
     def shut(self) -> None:
         """Returns when nobody is inside; nobody enters again."""
@@ -100,7 +103,8 @@ class Flush:
         end_offset: int,
         active: Segment,
         sealed: list[Sealed],
-        snapshots: dict[int, str],
+        snapshot: str | None,
+        snapshot_offset: int,
         metadata: bytes,
         epochs: bytes,
         names_are_durable: bool,
@@ -108,8 +112,8 @@ class Flush:
         self.end_offset = end_offset
         self.segment_base = active.base_offset
         self.sealed = sealed
-        self.snapshots = snapshots
-        """Paths, by offset."""
+        self.snapshot_offset = snapshot_offset
+        self._snapshot = snapshot
         self._file = active.open()
         self._disk = disk
         self._gate = gate
@@ -120,11 +124,13 @@ class Flush:
 
     def run(self) -> None:
         """ORDER: data before the indexes that point into it, both before the names that lead to them."""
+        with self._gate.syncing:
+            self._run()
+
+    def _run(self) -> None:
         try:
-            for path in self.snapshots.values():
-                self._sync_snapshot(path)
-            if self.snapshots:
-                self._disk.sync_dir(self._folder)
+            if self._snapshot is not None:
+                self._sync_snapshot(self._snapshot)
             for sealed in self.sealed:
                 self._sync_sealed(sealed)
             self._file.sync()
@@ -136,6 +142,7 @@ class Flush:
             if error.errno in NO_DESCRIPTORS:
                 # An open, for no sync fails like that.
                 raise NoSpace(f"No descriptor is left for the files of {self._folder}.") from error
+            self._gate.sync_failed = True
             self._leave_mark()
             raise
 
@@ -144,6 +151,12 @@ class Flush:
 
         The data itself is synced file by file all the same: only that reports errors.
         """
+        with self._gate.syncing:
+            if self._gate.sync_failed:
+                raise StorageError(f"A sync in {self._folder} has failed.")
+            self._run_at_stop()
+
+    def _run_at_stop(self) -> None:
         try:
             for sealed in self.sealed:
                 segment, file, positions, times = sealed
@@ -162,6 +175,15 @@ class Flush:
         except OSError:
             self._leave_mark()
             raise
+
+    def sync_data(self) -> None:
+        """What needs no room on the disk: the batches, the topic's id, and the names."""
+        for sealed in self.sealed:
+            (sealed.file or self._disk.open(sealed.segment.path(LOG))).sync()
+        self._file.sync()
+        self._disk.open(f"{self._folder}/{METADATA_FILE}").sync()
+        self._disk.sync_dir(self._folder)
+        self._disk.sync_dir(self._folder.rpartition("/")[0])
 
     def _sync_sealed(self, sealed: Sealed) -> None:
         segment, file, positions, times = sealed
@@ -183,14 +205,12 @@ class Flush:
         self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
 
     def _sync_snapshot(self, path: str) -> None:
-        try:
-            file = self._disk.open(path)
-        except FileNotFoundError:
-            return  # There are newer ones by now.
+        file = self._disk.open(path)
         try:
             file.sync()
         finally:
             file.close()
+        self._disk.sync_dir(self._folder)
 
     def _leave_mark(self) -> None:
         try:
