@@ -5,7 +5,9 @@
 What a batch has found is published when the batch is committed: all in one transaction, which also commits the
 offsets of a group, those behind the records that were published. Invariant: whoever publishes takes the transactional
 id first and looks at the offsets then; a record at or behind them is published, one before them was. So each is in
-the topic once, whoever dies, and however many sinks have found it. `docs/decisions/0009` goes through the kills.
+the topic once, whoever dies, and however many sinks have found it. Id and group are those of a checkpoint: one that
+begins anew finds letters of its own, of which other offsets say nothing. `docs/decisions/0009` goes through the
+kills.
 """
 
 from __future__ import annotations
@@ -55,16 +57,21 @@ class Publisher:
         topic: str,
         *,
         pipeline: str,
+        checkpoint: str,
         run: str,
         originals: Originals,
     ) -> None:
-        """`run` tells runs apart that read different topics: the usual one, and a replay of dead letters."""
+        """`checkpoint` is the id of one: what was published is remembered for as long as it is gone on with.
+
+        `run` tells runs apart that read different topics: the usual one, and a replay of dead letters.
+        """
         self._client = client
         self._topic = topic
         self._pipeline = pipeline
+        self._checkpoint = checkpoint
         self._run = run
         self._originals = originals
-        digest = hashlib.sha256(f"{pipeline}/{topic}/{run}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{pipeline}/{topic}/{checkpoint}/{run}".encode()).hexdigest()[:16]
         self._transactional_id = f"flintmq-pipeline-dead-{digest}"
 
     def publish(self, dead: Sequence[Dead]) -> int:
@@ -109,7 +116,7 @@ class Publisher:
         return len(new)
 
     def _group(self, step: str) -> str:
-        return ".".join(part for part in (self._pipeline, "dead", step, self._run) if part)
+        return ".".join(part for part in (self._pipeline, "dead", step, self._checkpoint, self._run) if part)
 
     def _done(self, step: str, places: Iterable[TopicPartition]) -> Offsets:
         found = committed_offsets(self._client, self._group(step), sorted(places))

@@ -115,5 +115,7 @@ def delivery_of(
     with ClusterClient(bootstrap, client_id="flintmq-pipeline") as client:
         topic = str(pipeline.dead_letters.topic)
         found = originals(client, SourceOptions(bootstrap, Topics(), ()))
-        publisher = Publisher(client, topic, pipeline=pipeline.name, run=run, originals=found)
+        publisher = Publisher(
+            client, topic, pipeline=pipeline.name, checkpoint=checkpoint.id, run=run, originals=found
+        )
         yield Delivery(checkpoint, publisher, dropping)
