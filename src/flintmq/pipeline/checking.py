@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from flintmq.pipeline.checking_schemas import check_schemas
+from flintmq.pipeline.checking_targets import check_targets
 from flintmq.pipeline.checking_values import check_values
 from flintmq.pipeline.graph import Graph, query_of, readings
 from flintmq.pipeline.model import (
@@ -198,4 +199,5 @@ CHECKS: Final[tuple[Callable[[Pipeline, Graph], Iterable[Problem]], ...]] = (
     _loops,
     check_schemas,
     check_values,
+    check_targets,
 )

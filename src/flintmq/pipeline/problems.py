@@ -41,7 +41,7 @@ class Rule(StrEnum):
     MISSING_FIELD = "missing-field", "a field that must be given, or none of those of which one must"
     WRONG_VALUE = "wrong-value", "a value of another kind, or one that cannot be"
     ENVIRONMENT = "environment", "`${NAME}` of a variable that is not set"
-    DUPLICATE = "duplicate", "two things of one name"
+    DUPLICATE = "duplicate", "two things of one name, or two sinks of one place that spoil each other's rows"
     UNKNOWN_NAME = "unknown-name", "a source or step that there is not"
     CYCLE = "cycle", "steps that need each other"
     UNUSED = "unused", "a source or step that no sink needs"

@@ -213,6 +213,38 @@ def test_sinks_and_the_rest_are_checked(
     assert words in found[0][2]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ("files: out", "files: ./out/", "folder of `y` in line 9: rows would be left out"),
+        ("files: out", "files: '{here}/out', format: csv", "folder of `y`"),
+        ("files: 's3://b/out'", "files: 's3://b/out/'", "folder of `y`"),
+        ("table: out", "files: out", "folder of `y`"),
+        ("table: out, mode: complete", "table: out, mode: complete", "replaces the rows of the other"),
+        ("table: out", "table: out, mode: complete", "replaces the rows of the other"),
+        ("jdbc: 'jdbc:x', into: t, mode: complete", "jdbc: 'jdbc:x', into: T", "replaces the rows"),
+        ("table: out", "table: out", ""),
+        ("files: out", "files: out2", ""),
+        ("files: out", "files: 's3://b/out'", ""),
+        ("table: out, mode: complete", "table: out2, mode: complete", ""),
+        ("jdbc: 'jdbc:x', into: t, mode: complete", "jdbc: 'jdbc:y', into: t, mode: complete", ""),
+        ("topic: out, mode: complete", "topic: out, mode: complete", ""),
+        ("console: 1, mode: complete", "console: 1, mode: complete", ""),
+    ],
+)
+def test_two_sinks_that_would_spoil_each_other_are_told(
+    examined: Examine, tmp_path: Path, one: str, other: str, words: str
+) -> None:
+    sinks = f"y: {{from: s, {one}}}\n  z: {{from: s, {other.format(here=tmp_path)}}}"
+    found = examined(with_steps("{sql: select * from a}", sink=sinks))
+    assert [(kind, rule) for kind, rule, _ in problems(found)] == [("error", "duplicate")] * bool(words)
+    if words:
+        assert words in found.problems[0].message
+        place = found.problems[0].place
+        assert place.line == 10
+        assert place.text[: place.column - 1].rstrip("'").endswith(("files: ", "table: ", "into: "))
+
+
 def test_python_and_schema_files_are_looked_for_without_importing(examined: Examine, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(
         "raise SystemExit('imported')\n"
