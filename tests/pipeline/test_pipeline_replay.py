@@ -111,3 +111,59 @@ def test_letters_are_not_added_to_what_was_made_from_state(
         "`counts` is made from the state of `counted`, which a replay does not have",
         "`files`: Spark lets only one stream write to a folder",
     ]
+
+
+_TWO_SINKS = """
+    name: {topic}
+    sources:
+      orders: {{topic: {topic}, decode: {{format: json, schema: "id long"}}}}
+      names: {{topic: {topic}.names, stream: false, decode: {{format: json, schema: "id long, name string"}}}}
+      plain: {{topic: {topic}}}
+    steps:
+      small:
+        sql: select * from orders
+        expect: {{small: {{that: id < {limit}, otherwise: dead-letter}}}}
+      named: {{sql: "select id, name from small left join names using (id)"}}
+      short:
+        sql: select * from plain
+        expect: {{short: {{that: length(value) < {limit}, otherwise: dead-letter}}}}
+    sinks:
+      a: {{from: named, topic: {topic}.a}}
+      b: {{from: small, topic: {topic}.b}}
+      c: {{from: short, topic: {topic}.c}}
+    dead_letters: {topic}.dead
+"""
+
+
+def test_a_sink_gets_a_record_once_however_many_letters_it_has(
+    flow: Flow, spark: SparkSession, topics: Topics, topic: str
+) -> None:
+    for name in (topic, f"{topic}.names"):
+        topics.create(name)
+    topics.write(topic, as_records([{"id": 1}, {"id": 11111111}]))
+    topics.write(f"{topic}.names", as_records([{"id": 1, "name": "one"}, b"bad"]))
+    flow.write(_TWO_SINKS.format(topic=topic, limit=10))
+    flow.run()
+    told = [("pipeline", topic), ("topic", topic), ("step", "small"), ("partition", "x"), ("offset", "y")]
+    by_hand = tuple((f"flintmq.{name}", value.encode()) for name, value in told)
+    topics.write(f"{topic}.dead", [(None, b"by hand", 0, by_hand)])
+
+    def replay(*sinks: str) -> int:
+        pipeline = flintmq.pipeline.load(str(flow.file))
+        return flintmq.pipeline.replay_dead_letters(spark, pipeline, sinks=sinks).figures.dead_letters
+
+    def letters() -> list[tuple[str, str]]:
+        found = [one for one in records_of(flow.address, f"{topic}.dead") if one.value != b"by hand"]
+        return sorted((one.told("step"), one.told("attempt")) for one in found)
+
+    first = [("names", "1"), ("short", "1"), ("small", "1")]
+    assert letters() == first
+    # Still bad, and only one sink asks.
+    assert replay("a") == 1
+    assert letters() == [*first, ("small", "2")]
+    flow.write(_TWO_SINKS.format(topic=topic, limit=100_000_000))
+    assert replay() == 0
+    assert letters() == [*first, ("small", "2")]
+    assert sorted(row["id"] for row in flow.out(f"{topic}.a")) == [1, 11111111]
+    assert sorted(row["id"] for row in flow.out(f"{topic}.b")) == [1, 11111111]
+    assert len(records_of(flow.address, f"{topic}.c")) == 2

@@ -82,7 +82,7 @@ def compile_pipeline(
         stage=stage,
         schemas={} if schemas is None else schemas,
     )
-    steps = Steps(spark, pipeline, stage)
+    steps = Steps(spark, pipeline, sources)
     frames: dict[str, DataFrame] = {}
     problems: list[Problem] = []
     for node in graph.order():

@@ -1,6 +1,6 @@
 """Dead letters on their way to their topic: records as they were, with headers that say whence and why.
 
-    flintmq.pipeline, .step, .error, .topic, .partition, .offset, .attempt
+    flintmq.pipeline, .checkpoint, .step, .error, .topic, .partition, .offset, .attempt, .replays
 
 What a batch has found is published when the batch is committed: all in one transaction, which also commits the
 offsets of a group, those behind the records that were published. Invariant: whoever publishes takes the transactional
@@ -38,8 +38,14 @@ from flintmq.spark.writing import RowWriter
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "flintmq."
+REPLAYS: Final = "replays"
+"""The header of a letter that has failed again: the queries of the replay in which it has, by their ids."""
 _OWN: Final = frozenset(
-    PREFIX + name for name in ("pipeline", "step", "error", "topic", "partition", "offset", "attempt", "lost")
+    PREFIX + name
+    for name in (
+        *("pipeline", "checkpoint", "step", "error", "topic", "partition", "offset", "attempt", "lost"),
+        REPLAYS,
+    )
 )
 _ATTEMPTS_MAX: Final = 5
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -63,7 +69,8 @@ class Publisher:
     ) -> None:
         """`checkpoint` is the id of one: what was published is remembered for as long as it is gone on with.
 
-        `run` tells runs apart that read different topics: the usual one, and a replay of dead letters.
+        `run` tells runs apart that read different topics: the usual one, and a replay of dead letters. In a replay
+        each query has offsets of its own, for each takes letters of its own.
         """
         self._client = client
         self._topic = topic
@@ -93,14 +100,16 @@ class Publisher:
 
     def _write(self, letters: Sequence[Letter], transaction: OpenedTransaction) -> int:
         ends: dict[str, Offsets] = {}
-        new: list[Letter] = []
-        for step, of_step in _by_step(letters).items():
-            done = self._done(step, {one.place for one in of_step})
-            left = [one for one in of_step if one.offset >= done.get(one.place, 0)]
-            for one in left:
-                places = ends.setdefault(step, {})
-                places[one.place] = max(places.get(one.place, 0), one.offset + 1)
-            new += left
+        left: set[int] = set()
+        for group, of_group in self._by_group(letters).items():
+            done = self._done(group, {letters[at].place for at in of_group})
+            for at in of_group:
+                one = letters[at]
+                if one.offset >= done.get(one.place, 0):
+                    places = ends.setdefault(group, {})
+                    places[one.place] = max(places.get(one.place, 0), one.offset + 1)
+                    left.add(at)
+        new = [letters[at] for at in sorted(left)]
         if not new:
             return 0
         producer = RawProducer(self._client, codec=Codec.NONE, transaction=transaction)
@@ -108,29 +117,35 @@ class Publisher:
         for at in range(0, len(new), _ROWS_MAX):
             writer.write(self._rows(new[at : at + _ROWS_MAX]))
         writer.finish()
-        for step, places in ends.items():
-            self._commit_offsets(step, places, transaction)
+        for group, places in ends.items():
+            self._commit_offsets(group, places, transaction)
         for refused in end(self._client, [transaction], committed=True).values():
             raise refused
         logger.info("%s: %d dead letters are in the topic %s", self._pipeline, len(new), self._topic)
         return len(new)
 
-    def _group(self, step: str) -> str:
-        return ".".join(part for part in (self._pipeline, "dead", step, self._checkpoint, self._run) if part)
+    def _by_group(self, letters: Sequence[Letter]) -> dict[str, list[int]]:
+        """The indices of letters, by the groups whose offsets say whether they were published."""
+        found: dict[str, list[int]] = {}
+        for at, one in enumerate(letters):
+            of_step = (self._pipeline, "dead", one.dead.step, self._checkpoint)
+            owners = [(self._run, query) for query in one.dead.queries] if self._run else [()]
+            for owner in owners:
+                found.setdefault(".".join((*of_step, *owner)), []).append(at)
+        return found
 
-    def _done(self, step: str, places: Iterable[TopicPartition]) -> Offsets:
-        found = committed_offsets(self._client, self._group(step), sorted(places))
+    def _done(self, group: str, places: Iterable[TopicPartition]) -> Offsets:
+        found = committed_offsets(self._client, group, sorted(places))
         # Offsets of a topic that was deleted since say nothing of the one that has its name now.
         return {place: one.offset for place, one in found.items() if one.metadata == self._topic_id(place[0])}
 
     def _topic_id(self, topic: str) -> str:
         return self._client.topic(topic).id.hex()
 
-    def _commit_offsets(self, step: str, places: Offsets, transaction: OpenedTransaction) -> None:
+    def _commit_offsets(self, group: str, places: Offsets, transaction: OpenedTransaction) -> None:
         by_topic: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in places.items():
             by_topic.setdefault(topic, {})[partition] = offset
-        group = self._group(step)
         request = TxnOffsetCommitRequest(
             transactional_id=transaction.id,
             group_id=group,
@@ -188,6 +203,7 @@ class Publisher:
         dead = letter.dead
         about = {
             "flintmq.pipeline": self._pipeline.encode(),
+            "flintmq.checkpoint": self._checkpoint.encode(),
             "flintmq.step": dead.step.encode(),
             "flintmq.error": dead.error.encode(),
             "flintmq.topic": dead.topic.encode(),
@@ -195,11 +211,6 @@ class Publisher:
             "flintmq.offset": b"%d" % dead.offset,
             "flintmq.attempt": b"%d" % letter.attempt,
         }
+        if self._run:
+            about[PREFIX + REPLAYS] = ",".join(dead.queries).encode()
         return {**about, "flintmq.lost": b"true"} if letter.is_lost else about
-
-
-def _by_step(letters: Iterable[Letter]) -> dict[str, list[Letter]]:
-    found: dict[str, list[Letter]] = {}
-    for one in letters:
-        found.setdefault(one.dead.step, []).append(one)
-    return found

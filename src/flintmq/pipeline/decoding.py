@@ -56,7 +56,7 @@ class Shaping:
     """The columns of the origin that rows have."""
     otherwise: str
     stage: Stage | None = None
-    """Where records that are dropped or become dead letters are told of."""
+    """Where records that are dropped or become dead letters are told of; None: they are only left out."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -124,7 +124,8 @@ class Shaping:
                 f"`{self.source}`: {places.named(first.row)} cannot be decoded: {first.message}; "
                 "correct the schema, or say what becomes of such records with `otherwise`"
             )
-        assert gathering is not None
+        if gathering is None:
+            return
         rows = pa.array([one.row for one in errors], pa.int64())
         names = [
             *(column.take(rows) for column in places),

@@ -100,9 +100,11 @@ def delivery_of(
     pipeline: Pipeline,
     checkpoint: Checkpoint,
     *,
+    owner: str | None = None,
     run: str = "",
     originals: Callable[[ClusterClient, SourceOptions], Originals] = InTheirTopics,
 ) -> Iterator[Delivery]:
+    """`owner` is the id of the pipeline's own checkpoint, where this is another."""
     dropping = {
         name
         for name, source in pipeline.sources.items()
@@ -116,6 +118,6 @@ def delivery_of(
         topic = str(pipeline.dead_letters.topic)
         found = originals(client, SourceOptions(bootstrap, Topics(), ()))
         publisher = Publisher(
-            client, topic, pipeline=pipeline.name, checkpoint=checkpoint.id, run=run, originals=found
+            client, topic, pipeline=pipeline.name, checkpoint=owner or checkpoint.id, run=run, originals=found
         )
         yield Delivery(checkpoint, publisher, dropping)

@@ -4,7 +4,8 @@
 
 Conditions are SQL and run in the JVM. Rows that fail are seldom: for dead letters a worker is sent one text column
 that is null for all good rows, and stages the records that the others name. Invariant: a row that comes out meets
-every expectation. Of a row that fails several, `fail` comes before `dead-letter`, and that before `drop`.
+every expectation. Of a row that fails several, `fail` comes before `dead-letter`, and that before `drop`. Without a
+stage, rows for dead letters are only left out.
 """
 
 from __future__ import annotations
@@ -50,10 +51,9 @@ def expected(frame: DataFrame, step: Step, graph: Graph, stage: Stage | None) ->
     if counted := by_kind[DEAD_LETTER] + by_kind[DROP]:
         counts = [F.count_if(~conditions[name]).alias(name) for name in counted]
         frame = frame.observe(OBSERVED + step.name, *counts)
-    if by_kind[DEAD_LETTER]:
-        assert stage is not None
+    if by_kind[DEAD_LETTER] and stage is not None:
         frame = _without_dead(frame, step, {name: conditions[name] for name in by_kind[DEAD_LETTER]}, stage)
-    for name in by_kind[DROP]:
+    for name in by_kind[DROP] if stage is not None else counted:
         frame = frame.where(conditions[name])
     return frame
 

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flintmq.errors import ConfigurationError
+from flintmq.pipeline.checkpoints import Checkpoint
 from flintmq.pipeline.control import located
 from flintmq.pipeline.delivery import Delivery, delivery_of
 from flintmq.pipeline.graph import Graph
@@ -59,20 +60,33 @@ def replay_dead_letters(
 class LetterRun(Run):
     NAME: ClassVar[str] = RUN
 
+    @cached_property
+    def _owner(self) -> str:
+        """The checkpoint whose letters are replayed: its sinks lack what they are about."""
+        return Checkpoint.open(self.pipeline).id
+
     def reading(self, alone: Pipeline) -> Callable[..., Reading]:
         """Each sink has missed letters of its own."""
         graph = Graph(alone)
-        steps = tuple(node.name for sink in alone.sinks.values() for node in graph.upstream(sink)[1:])
-        return partial(LetterReading, steps=steps)
+        (sink,) = alone.sinks.values()
+        return partial(
+            LetterReading,
+            steps=tuple(node.name for node in graph.upstream(sink)[1:]),
+            checkpoint=self._owner,
+            query=self._checkpoint.query_id(sink.name),
+        )
 
     def delivery(self) -> AbstractContextManager[Delivery]:
         assert self.pipeline.dead_letters is not None
-        topic, name = str(self.pipeline.dead_letters.topic), self.pipeline.name
+        topic, name, owner = str(self.pipeline.dead_letters.topic), self.pipeline.name, self._owner
         return delivery_of(
             self.pipeline,
             self._checkpoint,
+            owner=owner,
             run=RUN,
-            originals=lambda client, options: InDeadLetters(client, options, topic, name),
+            originals=lambda client, options: InDeadLetters(
+                client, options, topic, pipeline=name, checkpoint=owner
+            ),
         )
 
     def recover(self, delivery: Delivery) -> None:

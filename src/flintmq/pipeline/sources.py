@@ -51,6 +51,10 @@ class Reading:
             found = self._files(source)
         return with_watermark(found, source.watermark) if source.stream else found
 
+    def stage_of(self, *, is_stream: bool) -> Stage | None:
+        """Where bad records of a source or step are told of; None: they are only left out."""
+        return self.stage
+
     def topic(self, source: TopicSource) -> DataFrame:
         options = topic_options(self.pipeline, source)
         if source.decode.format == _RAW:
@@ -64,7 +68,7 @@ class Reading:
             None if source.decode.into is None else str(source.decode.into),
             self.origin,
             otherwise,
-            self.stage if otherwise in (DEAD_LETTER, DROP) else None,
+            self.stage_of(is_stream=source.stream) if otherwise in (DEAD_LETTER, DROP) else None,
         )
         _check_names(shaping)
         return load_decoded(self.spark, source, options, shaping)

@@ -55,6 +55,8 @@ class Dead(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: Sequence[Mapping[str, Any]] | None = None
+    queries: tuple[str, ...] = ()
+    """Those that have found it, as the driver knows them."""
 
 
 def named(dead: Sequence[Dead]) -> pa.RecordBatch:
@@ -119,14 +121,19 @@ def staged(store: Store, query: str) -> dict[int, list[str]]:
 
 
 def read_staged(store: Store, paths: Iterable[str]) -> list[Dead]:
-    """Each record once for each step, in order."""
+    """Each record once for each step, in order, with all queries that have found it."""
     found: dict[tuple[str, str, int, int], Dead] = {}
     for path in paths:
+        query = path.split("/")[-3]
         with store.open(path) as file, pa.ipc.open_stream(file) as reader:
             columns = [column.to_pylist() for column in reader.read_all().columns]
         for values in zip(*columns, strict=True):
-            one = Dead(*values)
-            found.setdefault((one.step, one.topic, one.partition, one.offset), one)
+            one = Dead(*values)._replace(queries=(query,))
+            first = found.setdefault((one.step, one.topic, one.partition, one.offset), one)
+            if query not in first.queries:
+                found[one.step, one.topic, one.partition, one.offset] = first._replace(
+                    queries=(*first.queries, query)
+                )
     return [found[key] for key in sorted(found)]
 
 

@@ -18,9 +18,8 @@ from flintmq.pipeline.model import DedupStep, Pipeline, PythonStep, SinkBase, Sq
 from flintmq.pipeline.origin import ORIGIN
 from flintmq.pipeline.places import place_of
 from flintmq.pipeline.problems import PipelineError, Problem, Rule, did_you_mean
-from flintmq.pipeline.sources import with_watermark
+from flintmq.pipeline.sources import Reading, with_watermark
 from flintmq.pipeline.spark_problems import telling
-from flintmq.pipeline.staging import Stage
 from flintmq.pipeline.user_code import load_reference, said
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ _TIMES: Final = {"none": "None", "processing": "ProcessingTime", "event": "Event
 
 
 class Steps:
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, stage: Stage | None) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, sources: Reading) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._graph = Graph(pipeline)
-        self._stage = stage
+        self._sources = sources
 
     def frame(self, step: Step, frames: Mapping[str, DataFrame]) -> DataFrame:
         """`frames` are those of all that the step reads, by name in lower case."""
@@ -50,7 +49,8 @@ class Steps:
         if step.watermark is not None and not _has_own_time(step):
             with telling(Rule.COLUMN, f"the watermark of `{step.name}`", step.watermark.column, step.place):
                 made = with_watermark(made, step.watermark)
-        return expected(made, step, self._graph, self._stage)
+        stage = self._sources.stage_of(is_stream=self._graph.is_stream(step))
+        return expected(made, step, self._graph, stage)
 
     def _python(self, step: PythonStep, frames: Mapping[str, DataFrame]) -> DataFrame:
         from pyspark.sql import DataFrame
