@@ -6,6 +6,8 @@
 
 Every sink is a stream of its own, with its own part of the checkpoint. So a sink may come or go with all that only it
 needs; what cannot change are the streams that a sink which stays is made from, and steps with state on their way.
+The checkpoint of a sink that went is still there: if the sink comes back it goes on with it, and is compared with
+what it was made from when it went.
 Invariant: secrets are in no fingerprint, and the places of things in the file do not matter.
 """
 
@@ -13,15 +15,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from flintmq.pipeline.declaration import Kind, Lasting, Part, fields_of
 from flintmq.pipeline.durations import in_words, parse_ms
 from flintmq.pipeline.graph import Graph
 from flintmq.pipeline.masking import is_secret_name, public
 from flintmq.pipeline.model import AnyNode, Pipeline
+
+_TARGETS: Final = {
+    "sink topic": ("topic", "bootstrap_servers"),
+    "sink table": ("table",),
+    "sink files": ("files",),
+    "sink jdbc": ("jdbc", "into"),
+}
+"""The fields that say where a sink writes to."""
 
 
 class Fingerprint(NamedTuple):
@@ -47,6 +57,8 @@ class Change:
     node: str
     message: str
     is_allowed: bool
+    hint: str = ""
+    """What to do, where that is not the same for all changes."""
 
 
 def fingerprints(pipeline: Pipeline) -> dict[str, Fingerprint]:
@@ -84,6 +96,70 @@ def changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> l
         else:
             found.append(Change(name, f"new {one.kind}", True))
     return found
+
+
+def made_from(prints: Mapping[str, Fingerprint], sink: str) -> dict[str, Fingerprint]:
+    """A sink and all that it needs."""
+    names = {sink, *prints[sink].needs}
+    return {name: one for name, one in prints.items() if name in names}
+
+
+def sinks_of(prints: Mapping[str, Fingerprint]) -> list[str]:
+    return [name for name, one in prints.items() if _is_sink(one)]
+
+
+def changes_of_returned(
+    sink: str, old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]
+) -> list[Change]:
+    """Of a sink that was gone; `old` is what it was made from then."""
+    hint = "undo it, or give the sink another name and another place: with this name it goes on where it was"
+    now = {name: one for name, one in new.items() if name in old or name in new[sink].needs}
+    found = [
+        replace(one, message=f"{one.message} since the sink `{sink}` was removed", hint=hint)
+        for one in changes(old, now)
+    ]
+    return [Change(sink, f"back, and goes on where it was: {new[sink].kind}", True), *found]
+
+
+def renamed(
+    fresh: Iterable[str], gone: Mapping[str, Mapping[str, Fingerprint]], new: Mapping[str, Fingerprint]
+) -> list[Change]:
+    """Sinks that would write rows once more which one that is gone has written to the same place.
+
+    `gone` has, for each such sink, what it was made from.
+    """
+    found: list[Change] = []
+    for name in fresh:
+        for before, old in gone.items():
+            target = _target(new[name])
+            if (
+                target is not None
+                and target == _target(old[before])
+                and _shares_stream(old, made_from(new, name))
+            ):
+                message = f"new, and writes to where `{before}`, which was removed, has written its rows"
+                hint = (
+                    f"call it `{before}` again, and it goes on where that was; or write to another place; or remove "
+                    f"sinks/{before} in the checkpoint's folder, if all rows are to be written once more"
+                )
+                found.append(Change(name, message, False, hint))
+                break
+    return found
+
+
+def _target(one: Fingerprint) -> tuple[Any, ...] | None:
+    """None where rows of others do not matter."""
+    values = {**one.free, **one.fixed}
+    if one.kind not in _TARGETS or (one.kind != "sink topic" and values.get("mode") == "complete"):
+        return None
+    return one.kind, *(values.get(field) for field in _TARGETS[one.kind])
+
+
+def _shares_stream(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> bool:
+    def streams(prints: Mapping[str, Fingerprint]) -> list[dict[str, Any]]:
+        return [one.fixed for one in prints.values() if one.kind.startswith("source") and one.is_stream]
+
+    return any(one in streams(old) for one in streams(new))
 
 
 def _removed(name: str, before: Fingerprint, *, is_bound: bool) -> Change:

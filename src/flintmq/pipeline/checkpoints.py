@@ -1,6 +1,7 @@
 """The folder that remembers how far a pipeline is, and whether a file may go on with it.
 
-    pipeline.json          whose it is: an id, the fingerprints of its nodes, schemas that were inferred
+    pipeline.json          whose it is: an id, the fingerprints of its nodes, those of sinks that are removed and may
+                           come back, schemas that were inferred
     sinks/<sink>/          Spark's own checkpoint of the sink's query
     dead/<query>/<batch>/  dead letters that are not published yet (`staging`)
 
@@ -12,13 +13,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flintmq.errors import ConfigurationError
 from flintmq.lake.store import Store, join, open_store
-from flintmq.pipeline.changes import Change, changes, fingerprints, from_json
+from flintmq.pipeline.changes import (
+    Change,
+    Fingerprint,
+    changes,
+    changes_of_returned,
+    fingerprints,
+    from_json,
+    made_from,
+    renamed,
+    sinks_of,
+)
 from flintmq.pipeline.control import located
 from flintmq.pipeline.model import FilesSink, Pipeline
 from flintmq.pipeline.places import place_of
@@ -39,6 +50,8 @@ class Checkpoint:
     """What was inferred, by source."""
     kept: dict[str, Any] | None = None
     """The fingerprints that it was last run with, as JSON; None if it is new."""
+    removed: dict[str, Any] = field(default_factory=dict)
+    """By sink that the file has no more: the fingerprints of what it was made from, as JSON."""
 
     @staticmethod
     def open(pipeline: Pipeline, path: str | None = None) -> Checkpoint:
@@ -55,7 +68,7 @@ class Checkpoint:
             message = f"{url} is the checkpoint of the pipeline {about['name']}"
             hint = "give this one a checkpoint of its own, by `checkpoint` or by its `name`"
             raise PipelineError([Problem(Rule.CHECKPOINT, place, message, hint)])
-        return Checkpoint(url, store, about["id"], about["schemas"], about["nodes"])
+        return Checkpoint(url, store, about["id"], about["schemas"], about["nodes"], about.get("removed", {}))
 
     @property
     def is_new(self) -> bool:
@@ -64,11 +77,14 @@ class Checkpoint:
     def of_sink(self, sink: str) -> str:
         return join(self.url, _SINKS, sink)
 
-    def check(self, pipeline: Pipeline) -> list[Change]:
-        """What has changed since the last run; PipelineError if something has that cannot."""
+    def check(self, pipeline: Pipeline, *, left_out: Collection[str] = ()) -> list[Change]:
+        """What has changed since the last run; PipelineError if something has that cannot.
+
+        `left_out` are sinks that the file has and this run has not.
+        """
         if self.kept is None:
             return []
-        found = changes(from_json(self.kept), fingerprints(pipeline))
+        found = self._changes(fingerprints(pipeline), left_out)
         places = {node.name: node.place for node in pipeline.nodes()}
         hint = (
             f"undo it, or begin anew with another `checkpoint`: this one is {self.url}, and what it remembers of "
@@ -76,7 +92,10 @@ class Checkpoint:
         )
         problems = [
             Problem(
-                Rule.CHECKPOINT, places.get(one.node, pipeline.place), f"`{one.node}`: {one.message}", hint
+                Rule.CHECKPOINT,
+                places.get(one.node, pipeline.place),
+                f"`{one.node}`: {one.message}",
+                one.hint or hint,
             )
             for one in found
             if not one.is_allowed
@@ -85,15 +104,46 @@ class Checkpoint:
             raise PipelineError(problems)
         return found
 
+    def _changes(self, new: Mapping[str, Fingerprint], left_out: Collection[str]) -> list[Change]:
+        old = from_json(self.kept or {})
+        known = set(self.sinks())
+        back = {
+            name: from_json(prints)
+            for name, prints in self.removed.items()
+            if name in known and name in sinks_of(new) and name not in sinks_of(old)
+        }
+        found = [one for one in changes(old, new) if one.node not in back]
+        for name, prints in back.items():
+            found += changes_of_returned(name, prints, new)
+        gone = {name: prints for name, prints in self._gone(new).items() if name not in left_out}
+        fresh = [name for name in sinks_of(new) if name not in known]
+        return list({(one.node, one.message): one for one in [*found, *renamed(fresh, gone, new)]}.values())
+
+    def _gone(self, new: Mapping[str, Fingerprint]) -> dict[str, dict[str, Fingerprint]]:
+        """Sinks that have a folder here and are not in the file any more, with what they were made from."""
+        old = from_json(self.kept or {})
+        found: dict[str, dict[str, Fingerprint]] = {}
+        for name in self.sinks():
+            if name in sinks_of(new):
+                continue
+            if name in sinks_of(old):
+                found[name] = made_from(old, name)
+            elif name in self.removed:
+                found[name] = from_json(self.removed[name])
+        return found
+
     def save(self, pipeline: Pipeline) -> None:
         """Before the first query starts: from then on there is something to go on with."""
-        self.kept = {name: list(one) for name, one in fingerprints(pipeline).items()}
+        new = fingerprints(pipeline)
+        self.removed = {name: _as_json(prints) for name, prints in self._gone(new).items()}
+        self.kept = _as_json(new)
         about = {
             "version": _VERSION,
             "id": self.id,
             "name": pipeline.name,
             "schemas": self.schemas,
             "nodes": self.kept,
+            "removed": self.removed,
         }
         self.store.put(_ABOUT, json.dumps(about, indent=1).encode())
 
@@ -132,3 +182,7 @@ class Checkpoint:
                     )
                 ]
             )
+
+
+def _as_json(prints: Mapping[str, Fingerprint]) -> dict[str, Any]:
+    return {name: list(one) for name, one in prints.items()}

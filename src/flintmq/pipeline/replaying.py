@@ -54,7 +54,10 @@ def replay_dead_letters(
         raise PipelineError(problems)
     asked = replace(options or RunOptions(), once=True)
     folder = f"{located(pipeline.checkpoint_path)}/{RUN}-dead-letters{suffix}"
-    return carry_out(LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder))
+    left_out = pipeline.sinks.keys() - chosen.sinks.keys()
+    return carry_out(
+        LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder, left_out=left_out)
+    )
 
 
 class LetterRun(Run):
@@ -128,7 +131,8 @@ def replay_from(
         else replace(dead_letters, topic=str(dead_letters.topic) + suffix),
     )
     asked = replace(options or RunOptions(), once=True)
-    return carry_out(Run(spark, again, stop or threading.Event(), asked))
+    left_out = pipeline.sinks.keys() - chosen.sinks.keys()
+    return carry_out(Run(spark, again, stop or threading.Event(), asked, left_out=left_out))
 
 
 def suffixed(sink: Sink, suffix: str) -> Any:

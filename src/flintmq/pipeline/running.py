@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -98,13 +98,16 @@ class Run:
         options: RunOptions,
         *,
         checkpoint: str | None = None,
+        left_out: Collection[str] = (),
     ) -> None:
+        """`left_out` are sinks that the pipeline's file has and this run has not."""
         self.pipeline = self._pipeline = pipeline
         self.control_folder = control_folder(pipeline, checkpoint)
         self._spark = spark
         self._control: Control
         self._stop = stop
         self._options = options
+        self._left_out = left_out
         self._checkpoint = Checkpoint.open(pipeline, checkpoint)
         self._figures = Figures({name: SinkFigures() for name in pipeline.sinks})
         self._queries: dict[str, StreamingQuery] = {}
@@ -120,7 +123,7 @@ class Run:
             with self.delivery() as delivery:
                 self._forget_unfinished(delivery)
                 self.recover(delivery)
-                self._options.on_changes(self._checkpoint.check(self._pipeline))
+                self._options.on_changes(self._checkpoint.check(self._pipeline, left_out=self._left_out))
                 self._start(self._compiled())
                 was_stopped = self._watch(delivery)
             return Outcome(self._figures, was_stopped)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from flintmq.pipeline import Examined, Fingerprint, changes, fingerprints
+from flintmq.pipeline import Examined, Fingerprint, Pipeline, PipelineError, changes, fingerprints
 from flintmq.pipeline.changes import from_json
+from flintmq.pipeline.checkpoints import Checkpoint
 
 Examine = Callable[..., Examined]
 
@@ -111,3 +113,99 @@ def test_a_sink_of_another_kind_is_refused_under_the_same_name(examined: Examine
     assert [(one.node, one.message, one.is_allowed) for one in found] == [
         ("out", "was a sink topic and is a sink table", False)
     ]
+
+
+KEPT = """\
+name: x
+sources:
+  o: {topic: o, decode: {format: json, schema: id long}}
+  p: {topic: p, decode: {format: json, schema: id long}}
+steps:
+  t: {sql: "select id, count(*) n from o group by id"}
+sinks:
+  a: {from: p, topic: a}
+  b: {from: t, topic: b, mode: update}
+"""
+WITHOUT = KEPT.replace("  b: {from: t, topic: b, mode: update}\n", "")
+
+
+def pipeline_of(examined: Examine, text: str) -> Pipeline:
+    found = examined(text)
+    assert found.is_valid, found.problems
+    assert found.pipeline is not None
+    return found.pipeline
+
+
+def runs(examined: Examine, text: str, *, left_out: tuple[str, ...] = ()) -> list[str]:
+    """What a run tells of changes, as far as the checkpoint sees it; its sinks have folders then."""
+    pipeline = pipeline_of(examined, text)
+    checkpoint = Checkpoint.open(pipeline)
+    found = checkpoint.check(pipeline, left_out=left_out)
+    checkpoint.save(pipeline)
+    for name in pipeline.sinks:
+        checkpoint.store.put(f"sinks/{name}/metadata", json.dumps({"id": name}).encode())
+    return [f"{one.node}: {one.message}" for one in found]
+
+
+def refused(examined: Examine, text: str) -> list[str]:
+    with pytest.raises(PipelineError) as caught:
+        runs(examined, text)
+    return [f"{one.place.line} {one.message}; {one.hint}" for one in caught.value.problems]
+
+
+def test_a_sink_that_comes_back_is_compared_with_what_it_was(examined: Examine) -> None:
+    assert runs(examined, KEPT) == []
+    assert runs(examined, WITHOUT) == ["b: removed sink topic"]
+    # With another run in between, and its step changed while nobody needs it.
+    changed = KEPT.replace("count(*) n", "sum(id) n")
+    runs(examined, WITHOUT.replace("count(*) n", "sum(id) n"))
+    (told,) = refused(examined, changed)
+    assert told.startswith("6 `t`: sql: ")
+    assert "since the sink `b` was removed; undo it, or give the sink another name" in told
+    (told,) = refused(examined, KEPT.replace("b: {from: t", "b: {from: o"))
+    assert told.startswith("9 `b`: from:")
+    back = runs(examined, KEPT)
+    assert "b: back, and goes on where it was: sink topic" in back
+    assert not any(one.startswith("b: new") for one in back)
+    assert runs(examined, KEPT) == []
+
+
+def test_a_sink_whose_folder_is_gone_is_new(examined: Examine, tmp_path: Path) -> None:
+    runs(examined, KEPT)
+    runs(examined, WITHOUT)
+    (tmp_path / ".flint/x/sinks/b/metadata").unlink()
+    assert runs(examined, KEPT.replace("b: {from: t", "b: {from: o")) == ["b: new sink topic"]
+
+
+@pytest.mark.parametrize("target", ["topic: b", "table: b", "files: b", "jdbc: 'jdbc:x', into: b"])
+def test_a_renamed_sink_does_not_write_all_rows_again(examined: Examine, tmp_path: Path, target: str) -> None:
+    text = KEPT.replace("b: {from: t, topic: b, mode: update", f"b: {{from: o, {target}")
+    other = text.replace("b: {from: o", "c: {from: o")
+    runs(examined, text)
+    (told,) = refused(examined, other)
+    assert told.startswith(
+        "9 `c`: new, and writes to where `b`, which was removed, has written its rows; call it `b`"
+    )
+    # Not only the first time.
+    runs(examined, WITHOUT)
+    refused(examined, other)
+    assert runs(examined, other.replace("from: o", "from: p")) == ["c: new sink " + target.partition(":")[0]]
+    runs(examined, text.replace(": b", ": d").replace("b: {from: o", "e: {from: o"))
+    (tmp_path / ".flint/x/sinks/b/metadata").unlink()
+    runs(examined, other.replace("c: {", "f: {"))
+
+
+def test_a_sink_that_a_replay_leaves_out_is_not_removed(examined: Examine) -> None:
+    both = KEPT.replace("b: {from: t, topic: b, mode: update}", "b: {from: p, topic: a}")
+    first = both.replace("  b: {from: p, topic: a}\n", "")
+    runs(examined, first, left_out=("b",))
+    assert runs(examined, both.replace("  a: {from: p, topic: a}\n", ""), left_out=("a",)) == [
+        "a: removed sink topic",
+        "b: new sink topic",
+    ]
+
+
+def test_a_table_that_is_replaced_may_have_another_sink(examined: Examine) -> None:
+    text = KEPT.replace("b: {from: t, topic: b, mode: update", "b: {from: t, table: b, mode: complete")
+    runs(examined, text)
+    runs(examined, text.replace("b: {from: t", "c: {from: t"))
