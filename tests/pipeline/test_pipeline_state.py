@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.pipeline.sql import AGGREGATES
 from support.pipelines import Flow, as_records, records_of
 from support.spark_topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MINUTE_S = 60
 BEGIN_S = 1_700_000_040  # the begin of a minute
@@ -54,6 +58,21 @@ def _rows(count: int) -> list[dict[str, Any]]:
 
 def _time(at_s: int) -> str:
     return f"2023-11-14T{at_s % 86400 // 3600:02d}:{at_s % 3600 // 60:02d}:{at_s % 60:02d}Z"
+
+
+def test_all_aggregates_of_spark_are_known(spark: SparkSession) -> None:
+    """A query with one keeps state, and is told from others by its words alone."""
+    jvm: Any = spark._jvm
+    registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+    listed = registry.listFunction()
+    names = [listed.apply(index) for index in range(listed.size())]
+    aggregates = {
+        str(name.funcName()).upper()
+        for name in names
+        if registry.lookupFunction(name).get().getGroup() == "agg_funcs"
+    }
+    assert "SUM" in aggregates
+    assert aggregates <= AGGREGATES
 
 
 def test_streams_equal_a_batch_recomputation(flow: Flow, topics: Topics, topic: str) -> None:

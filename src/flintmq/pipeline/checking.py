@@ -155,7 +155,7 @@ def _watermarks(pipeline: Pipeline, graph: Graph) -> Iterator[Problem]:
         bare = list(dict.fromkeys(one.name for one in streams if not graph.has_watermark(one)))
         if not bare or step.watermark is not None:
             continue
-        if query.has_join and len(streams) > 1:
+        if graph.joins_streams(query):
             names = " and ".join(f"`{name}`" for name in bare)
             yield warning(step, f"`{step.name}` joins streams and keeps all of {names}: no watermark", hint)
         elif query.has_window and len(bare) == len({one.name for one in streams}):

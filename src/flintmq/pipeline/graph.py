@@ -6,7 +6,7 @@ of a cycle come last in the order. SQL's names mean the same in capitals and in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,12 +146,21 @@ class Graph:
         found = [self.find(reading.name) for reading in readings(step)]
         return [one for one in found if one is not None and self.is_stream(one)]
 
+    def joins_streams(self, query: Query) -> bool:
+        """Whether a SELECT reads two streams, or one of them twice, other than by UNION ALL."""
+        return any(sum(map(self._has_stream, block)) > 1 for block in query.combined)
+
+    def _has_stream(self, names: Iterable[str]) -> bool:
+        found = map(self.find, names)
+        return any(one is not None and self.is_stream(one) for one in found)
+
     def keeps_state(self, node: AnyNode) -> bool:
         """Whether a checkpoint has state of this very node."""
         if not self.is_stream(node):
             return False
         if isinstance(node, SqlStep):
             query = query_of(node)
-            joins = query is not None and query.has_join and len(self.stream_readings(node)) > 1
-            return query is not None and (query.has_aggregate or query.has_window or joins)
+            return query is not None and (
+                query.has_aggregate or query.has_window or self.joins_streams(query)
+            )
         return isinstance(node, (DedupStep, StateStep))

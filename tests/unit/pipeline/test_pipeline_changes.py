@@ -65,6 +65,34 @@ def test_a_changed_field_may_or_may_not(
     assert all(one.is_allowed for one in found if one.node != node)
 
 
+@pytest.mark.parametrize(
+    ("sql", "keeps"),
+    [
+        ("select * from a, b where a.id = b.id", True),
+        ("select * from a where id in (select id from b)", True),
+        ("select * from a where exists (select 1 from b where b.id = a.id)", True),
+        ("with w as (select * from a) select x.id from w x join w y on x.id = y.id", True),
+        ("select id from a union select id from b", True),
+        ("select id from a intersect select id from t", True),
+        ("select id from a except select id from t", True),
+        ("select kurtosis(id) as k from a", True),
+        ("select id from a union all select id from b", False),
+        ("select * from (select id from a union all select id from b) join t using (id)", False),
+        ("select id from a join t using (id) union all select id from b, t where b.id = t.id", False),
+        ("select * from a where id in (select id from t)", False),
+        ("select kurtosis(id) as k from t union select 1", False),
+    ],
+)
+def test_a_query_that_keeps_state_is_seen(examined: Examine, sql: str, keeps: bool) -> None:
+    text = f"""\
+name: x
+sources: {{a: {{topic: a, decode: json}}, b: {{topic: b, decode: json}}, t: {{table: lake/t}}}}
+steps: {{s: {{sql: "{sql}"}}}}
+sinks: {{z: {{from: s, console: 1}}}}
+"""
+    assert prints(examined, text)["s"].keeps_state == keeps
+
+
 def test_the_same_file_written_otherwise_is_the_same(examined: Examine) -> None:
     other = BASE.replace("1 hour", "60 minutes")
     other = other.replace("sql: select * from a where x > 1}", 'sql: "select *  from a\\n where x > 1"}')

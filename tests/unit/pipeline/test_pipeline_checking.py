@@ -74,6 +74,8 @@ def test_a_good_file_has_no_problems(examined: Examine) -> None:
         ),
         ("{sql: select * from a join b}", "warning", "no-watermark", "all of `b`"),
         ("{sql: select * from b x join b y}", "warning", "no-watermark", "all of `b`"),
+        ('{sql: "select a.id from a, b where a.id = b.id"}', "warning", "no-watermark", "all of `b`"),
+        ('{sql: "select id from a where id in (select id from b)"}', "warning", "no-watermark", "all of `b`"),
         ("{sql: \"select window(at, '1 s') from b\"}", "warning", "no-watermark", "`b` has no watermark"),
         ("{from: a, dedup: {keys: id}}", "warning", "no-watermark", "within"),
         ("{from: b, dedup: {keys: id, within: 1s}}", "warning", "no-watermark", "`b` has no watermark"),

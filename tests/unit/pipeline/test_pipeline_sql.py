@@ -23,6 +23,7 @@ from flintmq.pipeline.sql_tokens import SqlError
         ("with recursive r as (select 1 union all select * from r) select * from r", ""),
         ("select * from (with w as (select * from a) select * from w) x join w", "a w"),
         ("select * from (select * from a) x", "a"),
+        ("select * from (select * from a) x, b, (c) where y in (1, 2)", "a b c"),
         ("select * from (a join b) join (c)", "a b c"),
         ("select (select max(x) from a) from b where exists (select 1 from c)", "a b c"),
         ("select * from a where x in (select x from b) union all select * from c", "a b c"),
@@ -92,19 +93,61 @@ def test_what_cannot_be_is_told_with_its_place(sql: str, message: str, at: str) 
 
 
 @pytest.mark.parametrize(
-    ("sql", "join", "window", "aggregate"),
+    ("sql", "window", "aggregate"),
     [
-        ("select * from a join b", True, False, False),
-        ("select window(at, '1 m'), count(*) from a group by 1", False, True, True),
-        ("select session_window(at, '1 m') from a", False, True, False),
-        ("select distinct x from a", False, False, True),
-        ("select max(x) from a", False, False, True),
-        ("select x.count, `join` from a where x is distinct from y", False, False, False),
+        ("select * from a join b", False, False),
+        ("select window(at, '1 m'), count(*) from a group by 1", True, True),
+        ("select session_window(at, '1 m') from a", True, False),
+        ("select distinct x from a", False, True),
+        ("select max(x) from a", False, True),
+        ("select kurtosis(x) from a", False, True),
+        ("select any(x) from a", False, True),
+        ("select * from a where x like any ('a%') and y not ilike some ('b')", False, False),
+        ("select x.count, `join` from a where x is distinct from y", False, False),
+        ("select * from a union all select * from b", False, False),
+        ("select * from a union select * from b", False, True),
+        ("select * from a union distinct (select * from b)", False, True),
+        ("(select * from a) intersect all select * from b", False, True),
+        ("select * from a except table b", False, True),
+        ("select * from a minus select * from b", False, True),
+        ("select * except (x), b.* except (y) from a", False, False),
+        ("select 1 from a having true", False, True),
     ],
 )
-def test_what_would_keep_state_is_seen(sql: str, join: bool, window: bool, aggregate: bool) -> None:
+def test_what_would_keep_state_is_seen(sql: str, window: bool, aggregate: bool) -> None:
     query = read_query(sql)
-    assert (query.has_join, query.has_window, query.has_aggregate) == (join, window, aggregate)
+    assert (query.has_window, query.has_aggregate) == (window, aggregate)
+
+
+@pytest.mark.parametrize(
+    ("sql", "combined"),
+    [
+        ("select * from a", "a"),
+        ("select * from a join b", "a b"),
+        ("select * from A, b c", "a b"),
+        ("select * from (a join b), c", "a b c"),
+        ("select * from a where x in (select x from b)", "b|a b"),
+        ("select * from a where f(1, exists (select 1 from b where x > 1))", "b|a b"),
+        ("select * from a where not ((select max(x) from b) > 1)", "b|a b"),
+        ("select * from a union all select * from b", "a|b"),
+        ("(select * from a) union all (select * from b)", "a|b|a|b"),
+        ("select * from (select * from a union all select * from b) u", "a|b|ab"),
+        ("select * from (select * from a union all select * from b) u, c", "a|b|ab c"),
+        ("select * from a where x in ((select 1 from b) union all select 2 from c)", "b|b|c|a bc"),
+        ("with w as (select * from a) select * from w x join w y", "a|a a"),
+        ("with w as (select * from a), v as (select * from b) select * from w, v", "a|b|a b"),
+        ("with w as (select * from a) select * from w union all select * from b", "a|a|b"),
+        ("with w as (select * from a) select * from b", "a|b"),
+        ("from a |> union all (from b) |> join c", "b|a|b c"),
+        ("select * from a, lateral explode(xs) x", "a"),
+        ("select * from a join db.t", "a"),
+        ("select * except (x) from a", "a"),
+        ("select 1", ""),
+    ],
+)
+def test_what_a_select_combines_is_seen(sql: str, combined: str) -> None:
+    wanted = [tuple(map(frozenset, one.split())) for one in combined.split("|") if one]
+    assert list(read_query(sql).combined) == wanted
 
 
 WORDS = ("select", "from", "join", "with", "as", "(", ")", ",", ";", "a", ".", "*", "table", "lateral", "|>")
