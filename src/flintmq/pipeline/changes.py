@@ -25,6 +25,7 @@ from flintmq.pipeline.graph import Graph
 from flintmq.pipeline.masking import is_secret_name, public
 from flintmq.pipeline.model import AnyNode, Pipeline
 
+START: Final = "start"
 _TARGETS: Final = {
     "sink topic": ("topic", "bootstrap_servers"),
     "sink table": ("table",),
@@ -102,6 +103,11 @@ def made_from(prints: Mapping[str, Fingerprint], sink: str) -> dict[str, Fingerp
     """A sink and all that it needs."""
     names = {sink, *prints[sink].needs}
     return {name: one for name, one in prints.items() if name in names}
+
+
+def starts(prints: Mapping[str, Fingerprint]) -> dict[str, Any]:
+    """Where streams begin, by source."""
+    return {name: one.free[START] for name, one in prints.items() if one.is_stream and START in one.free}
 
 
 def sinks_of(prints: Mapping[str, Fingerprint]) -> list[str]:
@@ -187,7 +193,9 @@ def _differences(name: str, before: Fingerprint, after: Fingerprint, *, is_bound
         now = after.fixed.get(field, after.free.get(field))
         if was != now:
             is_fixed = field in before.fixed and is_bound and not is_static
-            yield Change(name, f"{field}: {_shown(was)} became {_shown(now)}", not is_fixed)
+            is_past = field == START and is_bound and before.kind.startswith("source") and not is_static
+            effect = "; sinks that have begun go on where they were all the same" if is_past else ""
+            yield Change(name, f"{field}: {_shown(was)} became {_shown(now)}{effect}", not is_fixed)
 
 
 def _fingerprint(node: AnyNode, group: str, graph: Graph) -> Fingerprint:

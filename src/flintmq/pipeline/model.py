@@ -52,7 +52,10 @@ class TopicSource(Node):
     topic: str = declared(Kind.TEXT, "the topic, or several separated by commas", lasting=_FIXED)
     decode: Decode = declared(Kind.PART, "how values become columns", Decode(format="raw"), of=(Decode,))
     start: str = declared(
-        Kind.TEXT, "where to begin: earliest, latest, or a time such as 2026-01-31T12:00:00Z", "earliest"
+        Kind.TEXT,
+        "where to begin: earliest, latest, or a time such as 2026-01-31T12:00:00Z; a sink that has begun goes on "
+        "where it was",
+        "earliest",
     )
     watermark: Watermark | None = declared(Kind.PART, "until when rows may be late", None, of=(Watermark,))
     stream: bool = declared(Kind.FLAG, "false: what is there at the start, as a table", True, lasting=_FIXED)

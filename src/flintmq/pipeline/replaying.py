@@ -21,6 +21,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flintmq.errors import ConfigurationError
+from flintmq.pipeline.changes import fingerprints, from_json, starts
 from flintmq.pipeline.checkpoints import Checkpoint
 from flintmq.pipeline.control import located
 from flintmq.pipeline.delivery import Delivery, delivery_of
@@ -130,6 +131,7 @@ def replay_from(
         if dead_letters is None
         else replace(dead_letters, topic=str(dead_letters.topic) + suffix),
     )
+    _check_start(again, start, suffix)
     asked = replace(options or RunOptions(), once=True)
     left_out = pipeline.sinks.keys() - chosen.sinks.keys()
     return carry_out(Run(spark, again, stop or threading.Event(), asked, left_out=left_out))
@@ -181,6 +183,19 @@ def _started(source: Any, start: str) -> Any:
     except (ValueError, AttributeError) as error:
         raise ConfigurationError(f"--from {start}: {error}") from error
     return replace(source, start=json.dumps(of_source) if of_source else "earliest", group=None)
+
+
+def _check_start(again: Pipeline, start: str, suffix: str) -> None:
+    """A replay that has begun goes on, and not from another point."""
+    checkpoint = Checkpoint.open(again)
+    before, now = starts(from_json(checkpoint.kept or {})), starts(fingerprints(again))
+    for name in before.keys() & now.keys():
+        if before[name] != now[name]:
+            raise ConfigurationError(
+                f"--from {start}: the replay to names with {suffix} has begun from {before[name]} and would go on; "
+                f"give --from {before[name]} to go on, another --to-suffix to begin anew, or remove "
+                f"{checkpoint.url} and what was written"
+            )
 
 
 def _check_time(start: str) -> None:

@@ -93,6 +93,21 @@ sinks: {{z: {{from: s, console: 1}}}}
     assert prints(examined, text)["s"].keeps_state == keeps
 
 
+def test_a_changed_start_says_that_it_does_nothing_to_what_has_begun(examined: Examine) -> None:
+    later = BASE.replace("start: earliest", "start: latest")
+    (told,) = changes(prints(examined, BASE), prints(examined, later))
+    assert told.is_allowed
+    assert told.message == (
+        'start: "earliest" became "latest"; sinks that have begun go on where they were all the same'
+    )
+    # A source that only a new sink reads begins where it says.
+    other = BASE.replace("  t: {table", "  b: {topic: b, start: earliest}\n  t: {table")
+    other = other.replace("sinks:\n", "sinks:\n  old: {from: b, console: 1}\n")
+    new = other.replace("  old:", "  new:").replace("b, start: earliest", "b, start: latest")
+    found = changes(prints(examined, other), prints(examined, new))
+    assert [one.message for one in found if one.node == "b"] == ['start: "earliest" became "latest"']
+
+
 def test_the_same_file_written_otherwise_is_the_same(examined: Examine) -> None:
     other = BASE.replace("1 hour", "60 minutes")
     other = other.replace("sql: select * from a where x > 1}", 'sql: "select *  from a\\n where x > 1"}')
