@@ -113,6 +113,27 @@ def test_letters_are_not_added_to_what_was_made_from_state(
     ]
 
 
+def test_letters_are_not_added_to_what_python_makes_from_state(
+    flow: Flow, spark: SparkSession, topics: Topics, topic: str
+) -> None:
+    topics.create(topic)
+    flow.code("steps.py", "def counted(orders):\n    return orders.groupBy('id').count()\n")
+    flow.write(
+        f"""
+        name: {topic}
+        sources:
+          orders: {{topic: {topic}, decode: {{format: json, schema: "id long"}}}}
+        steps:
+          counted: {{python: "steps.py:counted", from: orders}}
+        sinks:
+          counts: {{from: counted, topic: {topic}.out, mode: update}}
+        dead_letters: {topic}.dead
+        """
+    )
+    with pytest.raises(PipelineError, match="`counts` is made from the state of `counted`"):
+        flintmq.pipeline.replay_dead_letters(spark, flintmq.pipeline.load(str(flow.file)))
+
+
 _TWO_SINKS = """
     name: {topic}
     sources:

@@ -11,7 +11,11 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.pipeline import Pipeline, SqlStep, TopicSource
+from flintmq.pipeline.graph import Graph
+from flintmq.pipeline.model import TableSource
 from flintmq.pipeline.sql import AGGREGATES
+from flintmq.pipeline.stateful import keeps_state
 from support.pipelines import Flow, as_records, records_of
 from support.spark_topics import Topics
 
@@ -73,6 +77,34 @@ def test_all_aggregates_of_spark_are_known(spark: SparkSession) -> None:
     }
     assert "SUM" in aggregates
     assert aggregates <= AGGREGATES
+
+
+@pytest.mark.parametrize(
+    ("sql", "keeps"),
+    [
+        ("select value from a where value > 1", False),
+        ("select value from a union all select value from b", False),
+        ("select a.value from a join t on a.value = t.id", False),
+        ("select value from a where value in (select id from t)", False),
+        ("select value, (select count(*) from t) as n from a", False),
+        ("select a.value from a, b where a.value = b.value", True),
+        ("select value from a union select value from b", True),
+        ("select distinct value from a", True),
+        ("select count(*) as n from a", True),
+        ("select id from t group by id", False),
+    ],
+)
+def test_state_is_seen_in_the_words_and_in_the_plan(spark: SparkSession, sql: str, keeps: bool) -> None:
+    own = spark.newSession()
+    for name in "ab":
+        own.readStream.format("rate").load().createOrReplaceTempView(name)
+    own.range(3).createOrReplaceTempView("t")
+    assert keeps_state(own.sql(sql)) == keeps
+    streams = {name: TopicSource(name=name, topic=name) for name in "ab"}
+    table = TableSource(name="t", table="t")
+    step = SqlStep(name="s", sql=sql)
+    made = Pipeline(name="x", sources={**streams, "t": table}, steps={"s": step}, sinks={})
+    assert Graph(made).keeps_state(step) == (keeps or "count(*) from t" in sql)
 
 
 def test_streams_equal_a_batch_recomputation(flow: Flow, topics: Topics, topic: str) -> None:

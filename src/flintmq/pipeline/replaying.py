@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.changes import fingerprints, from_json, starts
 from flintmq.pipeline.checkpoints import Checkpoint
+from flintmq.pipeline.compiling import Compiled
 from flintmq.pipeline.control import located
 from flintmq.pipeline.delivery import Delivery, delivery_of
 from flintmq.pipeline.graph import Graph
@@ -31,9 +32,13 @@ from flintmq.pipeline.problems import PipelineError, Problem, Rule
 from flintmq.pipeline.replayed_source import RUN, InDeadLetters, LetterReading
 from flintmq.pipeline.running import Outcome, Run, RunOptions, carry_out
 from flintmq.pipeline.sources import Reading
+from flintmq.pipeline.stateful import keeps_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_OTHERS: Final = "choose other sinks with --sink, or other names to write to with --to-suffix"
 
 
 def replay_dead_letters(
@@ -56,13 +61,26 @@ def replay_dead_letters(
     asked = replace(options or RunOptions(), once=True)
     folder = f"{located(pipeline.checkpoint_path)}/{RUN}-dead-letters{suffix}"
     left_out = pipeline.sinks.keys() - chosen.sinks.keys()
-    return carry_out(
-        LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder, left_out=left_out)
-    )
+    run = LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder, left_out=left_out)
+    run.has_own_names = bool(suffix)
+    return carry_out(run)
 
 
 class LetterRun(Run):
     NAME: ClassVar[str] = RUN
+    has_own_names = False
+    """Whether it writes elsewhere than the pipeline does."""
+
+    def _compiled(self) -> Mapping[str, Compiled]:
+        """What Python makes is known only now."""
+        found = super()._compiled()
+        sinks = self.pipeline.sinks.values()
+        late = [
+            one for one in sinks if not self.has_own_names and keeps_state(found[one.name].frame(one.from_))
+        ]
+        if late:
+            raise PipelineError(_of_state(one, one.from_) for one in late)
+        return found
 
     @cached_property
     def _owner(self) -> str:
@@ -158,15 +176,18 @@ def _with_sinks(pipeline: Pipeline, names: Sequence[str]) -> Pipeline:
 def _doubtful(pipeline: Pipeline) -> Iterator[Problem]:
     """Sinks that a few more records cannot be added to."""
     graph = Graph(pipeline)
-    hint = "choose other sinks with --sink, or other names to write to with --to-suffix"
     for sink in pipeline.sinks.values():
         state = next((one for one in graph.upstream(sink) if graph.keeps_state(one)), None)
         if state is not None:
-            message = f"`{sink.name}` is made from the state of `{state.name}`, which a replay does not have"
-            yield Problem(Rule.CHECKPOINT, sink.place, message, hint)
+            yield _of_state(sink, state.name)
         elif isinstance(sink, FilesSink):
             message = f"`{sink.name}`: Spark lets only one stream write to a folder"
-            yield Problem(Rule.CHECKPOINT, sink.place, message, hint)
+            yield Problem(Rule.CHECKPOINT, sink.place, message, _OTHERS)
+
+
+def _of_state(sink: Sink, step: str) -> Problem:
+    message = f"`{sink.name}` is made from the state of `{step}`, which a replay does not have"
+    return Problem(Rule.CHECKPOINT, sink.place, message, _OTHERS)
 
 
 def _started(source: Any, start: str) -> Any:
