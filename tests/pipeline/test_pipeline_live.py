@@ -57,6 +57,7 @@ def test_a_run_is_seen_and_stopped_from_another_terminal(flow: Flow, topics: Top
           orders: {{topic: {topic}, decode: {{format: json, schema: "id long"}}}}
         sinks:
           out: {{from: orders, topic: {topic}.out}}
+        trigger: {{every: 500ms}}
         spark: {{spark.driver.memory: 1g, spark.sql.shuffle.partitions: 2}}
         """
     )

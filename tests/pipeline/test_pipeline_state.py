@@ -122,7 +122,7 @@ def test_streams_equal_a_batch_recomputation(flow: Flow, topics: Topics, topic: 
           orders:
             topic: {topic}
             decode: {{format: json, schema: "{schema}"}}
-            watermark: {{column: at, delay: 1 minute}}
+            watermark: {{column: at, delay: 1m}}
             max_records: {batch}
           payments:
             topic: {topic}.paid

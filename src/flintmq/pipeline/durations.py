@@ -1,4 +1,7 @@
-"""Durations as Spark takes them: `10 minutes`, `1 hour 30 seconds`, and short as `10m`. Pure."""
+"""Durations as people write them: `10 minutes`, `1 hour 30 seconds`, and short as `10m`. Pure.
+
+Spark takes fewer words for them than a file does: it is given `for_spark(text)` and never the text of the file.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import re
 from typing import Final
 
 EXAMPLES: Final = "write it like 10 seconds, 5 minutes, 1 hour or 2 days"
+
+LONGEST_MS: Final = 36_500 * 86_400_000
+"""A hundred years. Spark counts microseconds in 64 bits, and days in 32."""
 
 _UNITS_MS: Final = {
     "ms": 1,
@@ -42,6 +48,12 @@ def parse_ms(text: str) -> int | None:
         total += int(piece[1]) * scale
         at = piece.end()
     return total if text else None
+
+
+def for_spark(text: str) -> str:
+    """The same time in words that Spark knows; what is no duration is left as it is, for Spark to refuse."""
+    duration_ms = parse_ms(text)
+    return str(text) if duration_ms is None else in_words(duration_ms)
 
 
 def in_words(duration_ms: int) -> str:

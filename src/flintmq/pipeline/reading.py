@@ -211,6 +211,9 @@ class Reader:
             duration_ms = durations.parse_ms(text)
             if not duration_ms:
                 return self._wrong(node, f"{what} is a time, not {text!r}", durations.EXAMPLES)
+            if duration_ms > durations.LONGEST_MS:
+                longest = durations.in_words(durations.LONGEST_MS)
+                return self._wrong(node, f"{what} is at most {longest}, not {text!r}", durations.EXAMPLES)
         if field.kind is Kind.COLUMNS:
             try:
                 columns(text)

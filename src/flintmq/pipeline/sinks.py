@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flintmq.pipeline.checkpoints import Checkpoint
 from flintmq.pipeline.compiling import Compiled
+from flintmq.pipeline.durations import for_spark
 from flintmq.pipeline.encoding import encoded
 from flintmq.pipeline.lake_sink import LakeSink
 from flintmq.pipeline.model import ConsoleSink, FilesSink, JdbcSink, Pipeline, Sink, TableSink, TopicSink
@@ -42,7 +43,7 @@ def sink_writer(
         .option("checkpointLocation", checkpoint.of_sink(sink.name))
         .outputMode(str(getattr(sink, "mode", "append")))
     )
-    return _triggered(writer, compiled.pipeline, once=once)
+    return triggered(writer, compiled.pipeline, once=once)
 
 
 def is_written(pipeline: Pipeline, sink: Sink, checkpoint: Checkpoint, batch: int, *, run: str) -> bool:
@@ -110,11 +111,11 @@ def _console(sink: ConsoleSink, frame: DataFrame) -> DataStreamWriter:
     return frame.writeStream.format("console").option("numRows", sink.console).option("truncate", "false")
 
 
-def _triggered(writer: DataStreamWriter, pipeline: Pipeline, *, once: bool) -> DataStreamWriter:
+def triggered(writer: DataStreamWriter, pipeline: Pipeline, *, once: bool) -> DataStreamWriter:
     if once or pipeline.trigger.run == "available-now":
         return writer.trigger(availableNow=True)
     if pipeline.trigger.every is not None:
-        return writer.trigger(processingTime=str(pipeline.trigger.every))
+        return writer.trigger(processingTime=for_spark(pipeline.trigger.every))
     return writer
 
 

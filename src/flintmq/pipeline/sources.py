@@ -18,6 +18,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.pipeline.decoded_source import NAME, SHAPING, encode_shaping
 from flintmq.pipeline.decoders import decoder_of
 from flintmq.pipeline.decoding import Shaping
+from flintmq.pipeline.durations import for_spark
 from flintmq.pipeline.model import FilesSource, Pipeline, Source, TableSource, TopicSource
 from flintmq.pipeline.origin import ORIGIN
 from flintmq.pipeline.parts import DEAD_LETTER, DROP, FAIL, Watermark
@@ -157,7 +158,7 @@ def otherwise_of(pipeline: Pipeline, source: TopicSource) -> str:
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     if watermark is None:
         return frame
-    return frame.withWatermark(str(watermark.column), str(watermark.delay))
+    return frame.withWatermark(str(watermark.column), for_spark(watermark.delay))
 
 
 def without_origin(frame: DataFrame) -> DataFrame:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from unittest.mock import Mock
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flintmq.pipeline import Pipeline, Trigger, Watermark
 from flintmq.pipeline.document import compose, origins
-from flintmq.pipeline.durations import in_words, parse_ms
+from flintmq.pipeline.durations import for_spark, in_words, parse_ms
 from flintmq.pipeline.places import Source, Text
 
 
@@ -80,6 +84,25 @@ def test_durations_are_read_as_people_write_them(text: str, duration_ms: int, wo
     assert parse_ms(text) == duration_ms
     assert in_words(duration_ms) == words
     assert parse_ms(words) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["10s", "5m", "1h", "2d", "10 min", "1W", "250ms", "1 hour 30 seconds"])
+def test_spark_is_given_words_that_it_knows(text: str) -> None:
+    words = for_spark(text)
+    assert re.fullmatch(r"\d+ (week|day|hour|minute|second|millisecond)s?", words)
+    assert parse_ms(words) == parse_ms(text)
+
+
+def test_watermarks_and_triggers_reach_spark_in_its_words() -> None:
+    pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
+    from flintmq.pipeline.sinks import triggered
+    from flintmq.pipeline.sources import with_watermark
+
+    frame, writer = Mock(), Mock()
+    with_watermark(frame, Watermark(column="at", delay="10m"))
+    frame.withWatermark.assert_called_once_with("at", "10 minutes")
+    triggered(writer, Pipeline(name="x", sources={}, sinks={}, trigger=Trigger(every="10s")), once=False)
+    writer.trigger.assert_called_once_with(processingTime="10 seconds")
 
 
 @pytest.mark.parametrize("text", ["", "10", "minutes", "1 month", "-1 second", "1.5 hours", "10 minutes ago"])

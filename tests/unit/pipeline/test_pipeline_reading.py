@@ -100,6 +100,7 @@ def test_a_text_of_the_file_is_pickled_without_the_file(examined: Examine) -> No
         (GOOD.replace("format: json", "format: jsn"), Rule.WRONG_VALUE, (5, 22), "did you mean json?"),
         (GOOD.replace("10 minutes", "10"), Rule.WRONG_VALUE, (6, 36), "write it like 10 seconds"),
         (GOOD.replace("10 minutes", "1 month"), Rule.WRONG_VALUE, (6, 36), "is a time"),
+        (GOOD.replace("10 minutes", "99999999 weeks"), Rule.WRONG_VALUE, (6, 36), "at most 36500 days"),
         (
             GOOD.replace("topic: orders", "topic: orders\n    stream: 1"),
             Rule.WRONG_VALUE,
