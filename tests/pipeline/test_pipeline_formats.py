@@ -100,6 +100,29 @@ def test_each_format_gives_rows_and_dead_letters(flow: Flow, topics: Topics, top
     assert encoded == [_avro(n) for n in range(3)]
 
 
+def test_values_may_have_columns_of_the_names_that_records_have(
+    flow: Flow, topics: Topics, topic: str
+) -> None:
+    topics.create(topic)
+    topics.write(topic, as_records([{"key": "k", "offset": 70, "timestamp": "2026-01-15T12:00:00Z"}]))
+    flow.write(
+        f"""
+        name: {topic}
+        sources:
+          orders:
+            topic: {topic}
+            decode: {{format: json, schema: "key string, offset long, timestamp timestamp"}}
+            watermark: {{column: _timestamp, delay: 10 min}}
+        steps:
+          both: {{sql: "select key, offset, year(timestamp) as year, _offset as place from orders"}}
+        sinks:
+          out: {{from: both, topic: {topic}.out}}
+        """
+    )
+    flow.run()
+    assert flow.out(f"{topic}.out") == [{"key": "k", "offset": 70, "year": 2026, "place": 0}]
+
+
 def test_lines_of_csv_have_the_types_of_their_columns() -> None:
     schema = pa.schema(
         [("id", pa.int64()), ("ok", pa.bool_()), ("at", pa.timestamp("us", "UTC")), ("x", pa.float64())]

@@ -8,12 +8,11 @@ from typing import Final
 from flintmq.pipeline.columns import ColumnsError, columns
 from flintmq.pipeline.graph import Graph
 from flintmq.pipeline.model import FilesSource, Pipeline, Source, TopicSink, TopicSource
+from flintmq.pipeline.origin import ORIGIN
 from flintmq.pipeline.parts import Decode, Encode
 from flintmq.pipeline.places import place_of
 from flintmq.pipeline.problems import Problem, Rule, did_you_mean
 
-ORIGIN: Final = ("partition", "offset", "timestamp", "key")
-"""Columns beside the decoded ones, as tables of the lake have them."""
 RECORD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """Those of a record that is not decoded."""
 
@@ -50,7 +49,7 @@ def known_columns(source: Source) -> tuple[str, ...] | None:
         return None
     decode = source.decode
     if decode.format == "raw":
-        return RECORD
+        return (*RECORD, *ORIGIN)
     if decode.into is not None:
         return (*ORIGIN, decode.into)
     if decode.format == "text":

@@ -37,8 +37,9 @@ class Watermark(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode(Part):
-    """How the value of a record becomes columns. They come behind `partition`, `offset`, `timestamp` and `key`;
-    `text` gives one column `value`, and `raw` all columns of the record with `value` as its bytes."""
+    """How the value of a record becomes columns. Steps that name them also have `_topic`, `_partition`, `_offset`,
+    `_timestamp` and `_key`; `text` gives one column `value`, and `raw` all columns of the record with `value` as its
+    bytes."""
 
     SHORT: ClassVar[str] = "format"
 
