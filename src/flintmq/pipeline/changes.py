@@ -191,7 +191,8 @@ def _differences(name: str, before: Fingerprint, after: Fingerprint, *, is_bound
     for field in dict.fromkeys((*before.fixed, *after.fixed, *before.free, *after.free)):
         was = before.fixed.get(field, before.free.get(field))
         now = after.fixed.get(field, after.free.get(field))
-        if was != now:
+        # A field that was left empty, and that there is no more, has not changed.
+        if (was or None) != (now or None):
             is_fixed = field in before.fixed and is_bound and not is_static
             is_past = field == START and is_bound and before.kind.startswith("source") and not is_static
             effect = "; sinks that have begun go on where they were all the same" if is_past else ""

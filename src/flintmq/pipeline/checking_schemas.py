@@ -76,7 +76,7 @@ def _coding(part: Decode | Encode, what: str) -> Iterator[Problem]:
         names = " or ".join(f"`{name}`" for name in takes)
         yield Problem(Rule.SCHEMA, part.place, f"{what}: {part.format} needs a schema", f"give {names}")
     for name, ok in (("message", part.format == "protobuf"), ("subject", part.registry is not None)):
-        if (value := getattr(part, name)) is not None and not ok:
+        if (value := getattr(part, name, None)) is not None and not ok:
             whose = "protobuf" if name == "message" else "a registry"
             yield Problem(Rule.SCHEMA, place_of(value, part.place), f"{what}: a `{name}` is one of {whose}")
     if part.schema is not None and _is_ddl(part):

@@ -10,7 +10,7 @@ from typing import Final
 from flintmq.client.addresses import parse_addresses
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.graph import Graph
-from flintmq.pipeline.model import FilesSource, JdbcSink, Pipeline, TableSink, TopicSink, TopicSource
+from flintmq.pipeline.model import FilesSource, JdbcSink, Pipeline, TopicSink, TopicSource
 from flintmq.pipeline.places import Place, place_of
 from flintmq.pipeline.problems import Problem, Rule, did_you_mean
 from flintmq.spark.declared import OPTIONS
@@ -59,8 +59,6 @@ def check_values(pipeline: Pipeline, graph: Graph) -> Iterator[Problem]:
             yield from _topics(sink.topic, sink.place, is_one=True)
             yield from _addresses(sink.bootstrap_servers, sink.place)
             yield from _options(sink.options, [one.name for one in SINK_OPTIONS], sink.place)
-        elif isinstance(sink, (TableSink, JdbcSink)):
-            yield from _keys(sink)
         if isinstance(sink, JdbcSink) and not sink.jdbc.startswith("jdbc:"):
             yield _wrong(
                 place_of(sink.jdbc, sink.place), "a database is given as jdbc:postgresql://host/name"
@@ -115,17 +113,6 @@ def _options(given: Mapping[str, str], known: Iterable[str], place: Place) -> It
         elif name.lower() not in names:
             hint = did_you_mean(name, names.values())
             yield Problem(Rule.UNKNOWN_FIELD, place_of(name, place), f"there is no option {name}", hint)
-
-
-def _keys(sink: TableSink | JdbcSink) -> Iterator[Problem]:
-    if sink.mode == "update" and not sink.keys:
-        message = f"`{sink.name}` has the mode update and no keys: which rows are replaced?"
-        yield Problem(
-            Rule.MISSING_FIELD, place_of(sink.mode, sink.place), message, "give `keys`, such as [id]"
-        )
-    if sink.keys and sink.mode != "update":
-        place = place_of(sink.keys[0], sink.place)
-        yield _wrong(place, f"`{sink.name}` has keys, which only the mode update uses", "set `mode: update`")
 
 
 def _wrong(place: Place, message: str, hint: str = "") -> Problem:

@@ -92,9 +92,8 @@ def _lines(node: AnyNode) -> list[str]:
             key = f"key {node.key}, " if node.key else ""
             return [f"topic {node.topic}", f"{key}value {_coding(node.value)[0]}", *_mode(node.mode)]
         case TableSink():
-            keys = [f"by {', '.join(node.keys)}"] if node.keys else []
             parts = [f"partitioned by {', '.join(node.partition_by)}"] if node.partition_by else []
-            return [f"{node.format} table {node.table}", *parts, *_mode(node.mode), *keys]
+            return [f"{node.format} table {node.table}", *parts, *_mode(node.mode)]
         case FilesSink():
             return [f"{node.format} files in {node.files}"]
         case JdbcSink():

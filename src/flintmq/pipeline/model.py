@@ -35,6 +35,10 @@ from flintmq.pipeline.parts import (
 _FIXED = Lasting.FIXED
 _SERVERS = "brokers, host:port separated by commas; the pipeline's otherwise"
 _MODE = "append: rows that will not change; update: rows as they change; complete: all rows each time"
+_MODES = ("append", "update", "complete")
+_WHOLE = "append: rows that will not change; complete: all rows each time"
+_WHOLE_MODES = ("append", "complete")
+"""Of sinks in which no row can replace another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +163,7 @@ class TopicSink(SinkBase):
     topic: str = declared(Kind.TEXT, "the topic")
     key: str | None = declared(Kind.TEXT, "the column that is the record's key", None)
     value: Encode = declared(Kind.PART, "how rows become values", Encode(format="json"), of=(Encode,))
-    mode: str = declared(
-        Kind.CHOICE, _MODE, "append", choices=("append", "update", "complete"), lasting=_FIXED
-    )
+    mode: str = declared(Kind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
     bootstrap_servers: str | None = declared(Kind.TEXT, _SERVERS, None)
     options: Mapping[str, str] = declared(Kind.OPTIONS, "other options of the sink `flintmq`", {})
 
@@ -174,12 +176,7 @@ class TableSink(SinkBase):
 
     table: str = declared(Kind.PATH, "where it is: a folder or a URL", lasting=_FIXED)
     format: str = declared(Kind.CHOICE, "its format", "parquet", choices=TABLE_FORMATS, lasting=_FIXED)
-    mode: str = declared(
-        Kind.CHOICE, _MODE, "append", choices=("append", "update", "complete"), lasting=_FIXED
-    )
-    keys: tuple[str, ...] = declared(
-        Kind.TEXTS, "update: columns by which a row replaces another", (), lasting=_FIXED
-    )
+    mode: str = declared(Kind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
     partition_by: tuple[str, ...] = declared(
         Kind.TEXTS, "columns, as `country` or `at:day`", (), lasting=_FIXED
     )
@@ -211,12 +208,7 @@ class JdbcSink(SinkBase):
         Kind.TEXT, "best from the environment: `${DB_PASSWORD}`", None, is_secret=True
     )
     driver: str | None = declared(Kind.TEXT, "the driver's class, if Spark does not find it", None)
-    mode: str = declared(
-        Kind.CHOICE, _MODE, "append", choices=("append", "update", "complete"), lasting=_FIXED
-    )
-    keys: tuple[str, ...] = declared(
-        Kind.TEXTS, "update: columns by which a row replaces another", (), lasting=_FIXED
-    )
+    mode: str = declared(Kind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
     options: Mapping[str, str] = declared(Kind.OPTIONS, "Spark's options of JDBC", {})
 
 
@@ -227,9 +219,7 @@ class ConsoleSink(SinkBase):
     TAG: ClassVar[str] = "console"
 
     console: int = declared(Kind.COUNT, "so many rows of each batch are shown")
-    mode: str = declared(
-        Kind.CHOICE, _MODE, "append", choices=("append", "update", "complete"), lasting=_FIXED
-    )
+    mode: str = declared(Kind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
 
 
 Source: TypeAlias = TopicSource | TableSource | FilesSource

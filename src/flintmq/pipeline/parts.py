@@ -12,6 +12,8 @@ from typing import ClassVar, Final
 from flintmq.pipeline.declaration import Kind, Lasting, Part, declared
 
 RECORD_FORMATS: Final = ("json", "avro", "protobuf", "csv", "text", "raw")
+WRITTEN_FORMATS: Final = ("json", "avro", "csv", "text", "raw")
+"""Those in which values of records can be written."""
 FILE_FORMATS: Final = ("json", "csv", "text", "parquet")
 TABLE_FORMATS: Final = ("parquet", "iceberg", "delta")
 """Those of the lake."""
@@ -80,12 +82,9 @@ class Encode(Part):
 
     SHORT: ClassVar[str] = "format"
 
-    format: str = declared(Kind.CHOICE, "what values are", choices=RECORD_FORMATS)
-    schema: str | None = declared(
-        Kind.TEXT, "Avro and Protobuf: the schema itself, in JSON, or as the text of a .proto file", None
-    )
-    schema_file: str | None = declared(Kind.PATH, "a file with the schema", None)
-    message: str | None = declared(Kind.TEXT, "protobuf: which message; the first one otherwise", None)
+    format: str = declared(Kind.CHOICE, "what values are", choices=WRITTEN_FORMATS)
+    schema: str | None = declared(Kind.TEXT, "Avro: the schema itself, in JSON", None)
+    schema_file: str | None = declared(Kind.PATH, "Avro: a file with the schema", None)
     registry: str | None = declared(Kind.TEXT, _REGISTRY.format("values get"), None)
     subject: str | None = declared(Kind.TEXT, "of the registry; TOPIC-value otherwise", None)
     options: Mapping[str, str] = declared(Kind.OPTIONS, "JSON and CSV: Spark's options", {})

@@ -120,6 +120,7 @@ def triggered(writer: DataStreamWriter, pipeline: Pipeline, *, once: bool) -> Da
 
 
 def _refuse_update(sink: TableSink | JdbcSink) -> None:
+    """A file cannot say so; a program can."""
     message = f"`{sink.name}`: rows that replace others cannot be written here yet"
     raise PipelineError([Problem(Rule.WRONG_VALUE, place_of(sink.mode, sink.place), message, _NOT_YET)])
 

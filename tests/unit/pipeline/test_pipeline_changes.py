@@ -130,6 +130,12 @@ def test_a_fingerprint_survives_json_and_has_no_secret(examined: Examine) -> Non
     assert changes(again, prints(examined, BASE.replace("password: secret", "password: other"))) == []
 
 
+def test_a_checkpoint_goes_on_without_a_field_that_it_had_left_empty(examined: Examine) -> None:
+    now = prints(examined, BASE)
+    before = now["db"]._replace(fixed={**now["db"].fixed, "keys": []})
+    assert changes({**now, "db": before}, now) == []
+
+
 def test_a_sink_comes_and_goes_with_what_only_it_needs(examined: Examine) -> None:
     less = "\n".join(line for line in BASE.splitlines() if "once" not in line and line != "  db:") + "\n"
     both = prints(examined, BASE), prints(examined, less)

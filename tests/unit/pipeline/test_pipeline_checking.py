@@ -189,8 +189,9 @@ def test_good_sources_are_let_through(examined: Examine, source: str) -> None:
             "takes no `schema`",
         ),
         ("z: {from: s, topic: out, options: {writeIdd: x}}", "error", "unknown-field", "writeId"),
-        ("z: {from: s, table: t, mode: update}", "error", "missing-field", "keys"),
-        ("z: {from: s, table: t, keys: id}", "error", "wrong-value", "mode: update"),
+        ("z: {from: s, table: t, mode: update}", "error", "wrong-value", "is append or complete"),
+        ("z: {from: s, jdbc: 'jdbc:x', into: t, mode: update}", "error", "wrong-value", "append or complete"),
+        ("z: {from: s, topic: out, value: protobuf}", "error", "wrong-value", "json, avro, csv, text or raw"),
         ("z: {from: s, jdbc: 'postgresql://h/d', into: t}", "error", "wrong-value", "jdbc:postgresql"),
         (
             "z: {from: s, console: 1}\ndead_letters: b",

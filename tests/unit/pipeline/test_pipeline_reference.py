@@ -137,7 +137,12 @@ HEAD = "name: x\nsources: {a: {topic: a}}\n"
         (HEAD + "sinks: {z: {from: a, console: 1, topic: z}}", False),
         (HEAD + "sinks: {z: {from: a, topic: z, value: jsn}}", False),
         (HEAD + "sinks: {z: {from: a, topic: z}}\ntrigger: {evry: 1s}", False),
-        (HEAD + "sinks: {z: {from: a, table: z, keys: []}}", False),
+        (HEAD + "sinks: {z: {from: a, table: z, partition_by: []}}", False),
+        (HEAD + "sinks: {z: {from: a, table: z, mode: complete}}", True),
+        (HEAD + "sinks: {z: {from: a, table: z, mode: update}}", False),
+        (HEAD + "sinks: {z: {from: a, jdbc: 'jdbc:x', into: z, mode: update}}", False),
+        (HEAD + "sinks: {z: {from: a, topic: z, mode: update}}", True),
+        (HEAD + "sinks: {z: {from: a, topic: z, value: {format: protobuf, schema_file: z.proto}}}", False),
         ("name: x\nsources: {a: {topic: a}}", False),
     ],
 )
