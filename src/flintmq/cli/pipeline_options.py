@@ -55,12 +55,15 @@ def load_to_run(file: str, bootstrap: str | None) -> Pipeline:
     return found.pipeline if bootstrap is None else replace(found.pipeline, bootstrap_servers=bootstrap)
 
 
-def open_session(pipeline: Pipeline, master: str | None) -> SparkSession:
+def _check_installed() -> None:
     for name in ("pyarrow", "obstore", "pyspark"):
         if find_spec(name) is None:
             raise Failure(
                 f"{name} is not installed; get all that it takes with: pip install 'flintmq[spark]'"
             )
+
+
+def open_session(pipeline: Pipeline, master: str | None) -> SparkSession:
     from flintmq.spark.session import session
 
     settings = {"spark.log.level": "ERROR", **pipeline.spark}
@@ -83,23 +86,55 @@ def showing_problems() -> Iterator[None]:
         click.get_current_context().exit(int(Exit.FAILED))
 
 
-@contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that the first signal sets; a second one is what it always was."""
-    wanted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield wanted
-        return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+class Stop(threading.Event):
+    """Set by the first signal; a second one ends the command at once."""
 
-    def stop(number: int, frame: object) -> None:
-        wanted.set()
-        signal.signal(number, before[signal.Signals(number)])
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
 
-    for number in _SIGNALS:
-        signal.signal(number, stop)
-    try:
-        yield wanted
-    finally:
-        for number, handler in before.items():
+    def take(self) -> None:
+        """Handles signals from now on, whoever took them before; also if one has come already."""
+        for number in _SIGNALS if self._is_main else ():
+            signal.signal(number, _end_now if self.is_set() else self._handle)
+
+    def give_back(self) -> None:
+        for number, handler in self._before.items() if self._is_main else ():
             signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        self.set()
+        self.take()
+
+
+def _end_now(number: int, frame: object) -> None:
+    """As errors, so that Java is ended on the way; whoever does not want to wait for that has a third."""
+    signal.signal(number, signal.SIG_DFL)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    stop = Stop()
+    stop.take()
+    try:
+        yield stop
+    finally:
+        stop.give_back()
+
+
+@contextmanager
+def session_to_stop(pipeline: Pipeline, master: str | None) -> Iterator[tuple[SparkSession, Stop]]:
+    """A session, and whether somebody wants it to end. ORDER: signals are taken before Java is started, and given
+    back after it has ended."""
+    _check_installed()
+    from flintmq.spark.own_java import own_java
+
+    with stopping() as stop, own_java():
+        spark = open_session(pipeline, master)
+        # PySpark takes Ctrl-C for itself when a session is opened.
+        stop.take()
+        yield spark, stop

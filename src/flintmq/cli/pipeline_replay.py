@@ -15,9 +15,8 @@ from flintmq.cli.pipeline_options import (
     bootstrap_override,
     load_to_run,
     master_option,
-    open_session,
+    session_to_stop,
     showing_problems,
-    stopping,
 )
 from flintmq.cli.pipeline_screen import Screen
 from flintmq.errors import ConfigurationError
@@ -74,26 +73,22 @@ def command(
         )
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    spark = open_session(pipeline, master)
-    from flintmq.pipeline.replaying import replay_dead_letters, replay_from
-    from flintmq.pipeline.running import RunOptions
+    with ExitStack() as stack:
+        spark, stop = stack.enter_context(session_to_stop(pipeline, master))
+        from flintmq.pipeline.replaying import replay_dead_letters, replay_from
+        from flintmq.pipeline.running import RunOptions
 
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(showing_problems())
-            screen = stack.enter_context(Screen(f"{pipeline.name}, again"))
-            stop = stack.enter_context(stopping())
-            options = RunOptions(on_progress=screen.show)
-            if start is None:
-                outcome = replay_dead_letters(
-                    spark, pipeline, sinks=sinks, suffix=to_suffix, stop=stop, options=options
-                )
-            else:
-                outcome = replay_from(
-                    spark, pipeline, start, suffix=to_suffix, sinks=sinks, stop=stop, options=options
-                )
-    finally:
-        spark.stop()
+        stack.enter_context(showing_problems())
+        screen = stack.enter_context(Screen(f"{pipeline.name}, again"))
+        options = RunOptions(on_progress=screen.show)
+        if start is None:
+            outcome = replay_dead_letters(
+                spark, pipeline, sinks=sinks, suffix=to_suffix, stop=stop, options=options
+            )
+        else:
+            outcome = replay_from(
+                spark, pipeline, start, suffix=to_suffix, sinks=sinks, stop=stop, options=options
+            )
     figures = outcome.figures
     if as_json:
         print_json({"pipeline": pipeline.name, "stopped": outcome.was_stopped, **figures.as_json()})

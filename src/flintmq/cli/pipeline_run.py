@@ -17,9 +17,8 @@ from flintmq.cli.pipeline_options import (
     bootstrap_override,
     load_to_run,
     master_option,
-    open_session,
+    session_to_stop,
     showing_problems,
-    stopping,
 )
 from flintmq.cli.pipeline_screen import Screen
 
@@ -81,10 +80,8 @@ def command(
     """
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    spark = open_session(pipeline, master)
     from flintmq.metrics.serving import FiguresServer
     from flintmq.pipeline.metrics import figures_text
-    from flintmq.pipeline.running import RunOptions, run
 
     latest: list[Figures] = []
 
@@ -92,28 +89,27 @@ def command(
         latest[:] = [figures]
         screen.show(state, figures)
 
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(showing_problems())
-            screen = stack.enter_context(Screen(pipeline.name))
-            if metrics_port is not None:
-                server = stack.enter_context(
-                    FiguresServer(
-                        lambda: figures_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
-                    )
+    with ExitStack() as stack:
+        spark, stop = stack.enter_context(session_to_stop(pipeline, master))
+        from flintmq.pipeline.running import RunOptions, run
+
+        stack.enter_context(showing_problems())
+        screen = stack.enter_context(Screen(pipeline.name))
+        if metrics_port is not None:
+            server = stack.enter_context(
+                FiguresServer(
+                    lambda: figures_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
                 )
-                note(f"figures at http://127.0.0.1:{server.port}/metrics")
-            stop = stack.enter_context(stopping())
-            options = RunOptions(
-                once=once,
-                accepts_new_checkpoint=accept_new_checkpoint,
-                stop_timeout_s=stop_timeout,
-                on_progress=on_progress,
-                on_changes=_tell_changes,
             )
-            outcome = run(spark, pipeline, stop=stop, options=options)
-    finally:
-        spark.stop()
+            note(f"figures at http://127.0.0.1:{server.port}/metrics")
+        options = RunOptions(
+            once=once,
+            accepts_new_checkpoint=accept_new_checkpoint,
+            stop_timeout_s=stop_timeout,
+            on_progress=on_progress,
+            on_changes=_tell_changes,
+        )
+        outcome = run(spark, pipeline, stop=stop, options=options)
     if as_json:
         print_json({"pipeline": pipeline.name, "stopped": outcome.was_stopped, **outcome.figures.as_json()})
 

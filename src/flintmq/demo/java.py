@@ -8,7 +8,6 @@ Invariant: when the block is over, the Java process that was started has ended.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -19,52 +18,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MASTER: Final = "local[2]"
-_END_S: Final = 15.0
 
 
 @contextmanager
 def spark_session(folder: Folder) -> Iterator[SparkSession]:
-    from pyspark import SparkContext
-
+    from flintmq.spark.own_java import own_java
     from flintmq.spark.session import session
 
     os.makedirs(folder.spark, exist_ok=True)
-    with _heard_by(folder.log):
-        spark = session(
-            {
-                "spark.driver.memory": "1g",
-                "spark.sql.shuffle.partitions": 1,
-                "spark.sql.session.timeZone": "UTC",
-                "spark.sql.warehouse.dir": os.path.join(folder.spark, "warehouse"),
-                "spark.local.dir": os.path.join(folder.spark, "local"),
-                # Where Java unpacks the libraries that it loads.
-                "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder.spark}",
-            },
-            master=_MASTER,
-            app_name="flintmq-demo",
-        )
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    java: subprocess.Popen[bytes] = gateway.proc
-    try:
+    with own_java():
+        with _heard_by(folder.log):
+            spark = session(
+                {
+                    "spark.driver.memory": "1g",
+                    "spark.sql.shuffle.partitions": 1,
+                    "spark.sql.session.timeZone": "UTC",
+                    "spark.sql.warehouse.dir": os.path.join(folder.spark, "warehouse"),
+                    "spark.local.dir": os.path.join(folder.spark, "local"),
+                    # Where Java unpacks the libraries that it loads.
+                    "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder.spark}",
+                },
+                master=_MASTER,
+                app_name="flintmq-demo",
+            )
         yield spark
-    finally:
-        spark.stop()
-        gateway.shutdown()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-        _end(java)
-
-
-def _end(java: subprocess.Popen[bytes]) -> None:
-    """It ends when its input does."""
-    assert java.stdin is not None
-    java.stdin.close()
-    try:
-        java.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        java.kill()
-        java.wait()
 
 
 @contextmanager

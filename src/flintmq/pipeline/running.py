@@ -34,6 +34,7 @@ from flintmq.pipeline.sinks import is_written, sink_writer
 from flintmq.pipeline.sources import Reading
 from flintmq.pipeline.spark_problems import telling
 from flintmq.pipeline.staging import Stage
+from flintmq.spark.own_java import has_java_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +43,18 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.5
 _TELL_EVERY_S: Final = 1.0
+_JAVA_ENDED: Final = (
+    "Spark's Java process has ended: killed, or out of memory (more is given by `spark: {spark.driver.memory: 4g}`); "
+    "the next run goes on from the last complete batch"
+)
 
 
 class PipelineFailed(FlintError):
     """A query ended with an error; the message names its sink and the cause."""
+
+
+class JavaEnded(FlintError):
+    """Spark's own process has ended, and nobody has asked for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +133,31 @@ class Run:
                 self._forget_unfinished(delivery)
                 self.recover(delivery)
                 self._options.on_changes(self._checkpoint.check(self._pipeline, left_out=self._left_out))
-                self._start(self._compiled())
-                was_stopped = self._watch(delivery)
+                # Who is stopped before anything has begun does not begin.
+                compiled = None if self._stop.is_set() else self._compiled()
+                if compiled is None or self._stop.is_set():
+                    was_stopped = True
+                else:
+                    self._start(compiled)
+                    was_stopped = self._watch(delivery)
             return Outcome(self._figures, was_stopped)
+        except Exception as raised:
+            # A signal for all processes ends Java too, in the middle of a batch: the next run does that one again.
+            if has_java_ended(soon=self._stop.is_set()):
+                if self._stop.is_set():
+                    was_stopped = True
+                    return Outcome(self._figures, was_stopped)
+                error = JavaEnded(_JAVA_ENDED)
+                raise error from raised
+            error = raised
+            raise
         except BaseException as raised:
             error = raised
             raise
         finally:
-            for query in self._queries.values():
-                query.stop()
+            if not has_java_ended():
+                for query in self._queries.values():
+                    query.stop()
             state = "failed" if error is not None else "stopped" if was_stopped else "done"
             self._tell(state, error=None if error is None else str(error) or type(error).__name__)
 

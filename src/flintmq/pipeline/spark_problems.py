@@ -18,7 +18,12 @@ from flintmq.errors import FlintError
 from flintmq.pipeline.places import Place, place_of
 from flintmq.pipeline.problems import PipelineError, Problem, Rule
 
-_NOISE: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver")
+_NOISE: Final = (
+    "SQLQueryContextLogger",
+    "DataFrameQueryContextLogger",
+    "py4j.clientserver",
+    "py4j.java_gateway",
+)
 _LINE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CONDITION: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\] ")
 _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
