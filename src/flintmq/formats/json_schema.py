@@ -69,8 +69,12 @@ class _Translation:
 
     def _object(self, node: dict[str, Any], depth: int) -> pa.DataType:
         properties = node.get("properties") or {}
+        if not isinstance(properties, dict):
+            raise SchemaError(f"The JSON Schema has `properties` without names: {_short(properties)}")
         if properties:
-            required = set(node.get("required", ()))
+            required = node.get("required", [])
+            if not isinstance(required, list):
+                raise SchemaError(f"The JSON Schema has `required`, and no list in it: {_short(required)}")
             return pa.struct(
                 [
                     pa.field(
@@ -108,7 +112,12 @@ class _Translation:
         if "allOf" in node or "not" in node:
             return {}, set()
         named = node.get("type", "object" if "properties" in node else [])
-        names = {named} if isinstance(named, str) else set(named)
+        listed = [named] if isinstance(named, str) else named
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise SchemaError(
+                f"The JSON Schema has a `type` that is no name and no list of names: {_short(named)}"
+            )
+        names = set(listed)
         if is_null_allowed:
             names.add("null")
         return node, names if keep_null else names - {"null"}

@@ -60,15 +60,13 @@ class Checkpoint:
         data = store.get(_ABOUT)
         if data is None:
             return Checkpoint(url, store, uuid.uuid4().hex)
-        about = json.loads(data)
-        if about["version"] != _VERSION:
-            raise ConfigurationError(f"{url} was made by a newer FlintMQ; use that one")
+        about = _about(data, join(url, _ABOUT))
         if about["name"] != pipeline.name:
             place = place_of(pipeline.checkpoint or pipeline.name, pipeline.place)
             message = f"{url} is the checkpoint of the pipeline {about['name']}"
             hint = "give this one a checkpoint of its own, by `checkpoint` or by its `name`"
             raise PipelineError([Problem(Rule.CHECKPOINT, place, message, hint)])
-        return Checkpoint(url, store, about["id"], about["schemas"], about["nodes"], about.get("removed", {}))
+        return Checkpoint(url, store, about["id"], about["schemas"], about["nodes"], about["removed"])
 
     @property
     def is_new(self) -> bool:
@@ -186,3 +184,21 @@ class Checkpoint:
 
 def _as_json(prints: Mapping[str, Fingerprint]) -> dict[str, Any]:
     return {name: list(one) for name, one in prints.items()}
+
+
+def _about(data: bytes, path: str) -> dict[str, Any]:
+    """What `pipeline.json` says, if it is whole."""
+    try:
+        about: dict[str, Any] = json.loads(data)
+        if about["version"] != _VERSION:
+            raise ConfigurationError(f"{path} was made by a newer FlintMQ; use that one")
+        removed: dict[str, Any] = about.get("removed", {})
+        for prints in (about["nodes"], *removed.values()):
+            from_json(prints)
+        return {**{name: about[name] for name in ("id", "name", "schemas", "nodes")}, "removed": removed}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ConfigurationError(
+            f"{path} is damaged ({why}); bring it back from a copy, or begin anew with another `checkpoint` and "
+            "other names for what is written"
+        ) from error

@@ -19,12 +19,20 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from flintmq.errors import FlintError
+from flintmq.errors import ConfigurationError, FlintError
 from flintmq.pipeline.model import Pipeline
 
 RUNNING: Final = ("starting", "running", "stopping")
 _POLL_S: Final = 0.1
 _LOCK_ATTEMPTS: Final = 5
+_TOLD: Final = frozenset(
+    ("pipeline", "state", "pid", "host", "started_ms", "heartbeat_ms", "error", "dead_letters", "sinks")
+)
+_ANEW: Final = "remove it: a run writes it anew"
+
+
+class ControlError(FlintError):
+    """A file of a run cannot be read or written."""
 
 
 class AlreadyRunning(FlintError):
@@ -52,12 +60,18 @@ class Control:
         self._started_ms = _now_ms()
 
     def __enter__(self) -> Control:
-        os.makedirs(self._folder, exist_ok=True)
-        self._lock = open(os.path.join(self._folder, "run.lock"), "a")
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            self._lock = open(os.path.join(self._folder, "run.lock"), "a")
+        except OSError as error:
+            raise ConfigurationError(
+                f"the checkpoint {self._folder} cannot be written: {error.strerror}; "
+                "name a folder of your own with `checkpoint`"
+            ) from error
         if not self._take():
             self._lock.close()
             raise AlreadyRunning(
-                f"{self._name} runs already{_by(read_status(self._folder))}; stop it with `flintmq pipeline stop`"
+                f"{self._name} runs already{_by(self._folder)}; stop it with `flintmq pipeline stop`"
             )
         self._forget_stop()
         return self
@@ -107,11 +121,21 @@ class Control:
 
 def read_status(folder: str) -> dict[str, Any] | None:
     """None if the pipeline has never run. `state` is `died` where a process said that it runs, and is gone."""
+    path = os.path.join(folder, "status.json")
     try:
-        with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             status: dict[str, Any] = json.load(file)
+        missing = _TOLD - status.keys()
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise ConfigurationError(f"{folder} is a file; name a folder with `checkpoint`") from error
+    except OSError as error:
+        raise ControlError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ControlError(f"{path} is damaged ({error}); {_ANEW}") from error
+    if missing:
+        raise ControlError(f"{path} is damaged (it has no {min(missing)}); {_ANEW}")
     if status["state"] in RUNNING and not is_locked(folder):
         status["state"] = "died"
     return status
@@ -121,7 +145,7 @@ def is_locked(folder: str) -> bool:
     try:
         with open(os.path.join(folder, "run.lock"), "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True
@@ -132,8 +156,12 @@ def request_stop(folder: str, *, timeout_s: float) -> bool:
     """Whether it has ended in time; also if it did not run."""
     if not is_locked(folder):
         return True
-    with open(os.path.join(folder, "stop"), "w", encoding="utf-8"):
-        pass
+    path = os.path.join(folder, "stop")
+    try:
+        with open(path, "w", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ControlError(f"{path} cannot be written: {error.strerror}") from error
     deadline = time.monotonic() + timeout_s
     while is_locked(folder):
         if time.monotonic() > deadline:
@@ -142,7 +170,11 @@ def request_stop(folder: str, *, timeout_s: float) -> bool:
     return True
 
 
-def _by(status: Mapping[str, Any] | None) -> str:
+def _by(folder: str) -> str:
+    try:
+        status = read_status(folder)
+    except FlintError:
+        return ""
     return "" if status is None else f" as process {status['pid']} on {status['host']}"
 
 

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import pickle
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -242,3 +243,17 @@ def test_a_schema_without_columns_is_refused() -> None:
         JsonDecoder(pa.schema([]))
     with pytest.raises(SchemaError, match="duration"):
         JsonDecoder(pa.schema([("d", pa.duration("us"))]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ('{"type": 5}', "a `type` that is no name and no list of names: 5"),
+        ('{"properties": {"a": {"type": [{}]}}}', "a `type` that is no name"),
+        ('{"type": "object", "properties": 5}', "`properties` without names: 5"),
+        ('{"properties": {"a": {"type": "string"}}, "required": 5}', "`required`, and no list in it: 5"),
+    ],
+)
+def test_a_json_schema_that_is_none_is_told(schema: str, words: str) -> None:
+    with pytest.raises(SchemaError, match=re.escape(words)):
+        open_decoder("json", schema=schema)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from flintmq.cli.main import main
+from flintmq.errors import ConfigurationError
+from flintmq.pipeline import load
+from flintmq.pipeline.control import Control
 
 GOOD = "name: x\nsources: {a: {topic: a}}\nsinks: {z: {from: a, console: 1}}\n"
 
@@ -83,3 +87,58 @@ from flintmq.pipeline.drawing import draw
 draw(load("good.yaml"))
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def _asked(command: str) -> Result:
+    return CliRunner().invoke(main, ["pipeline", command, "good.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "status.json is damaged (Expecting"),
+        ("[]", "status.json is damaged"),
+        ('{"state": "running"}', "status.json is damaged (it has no dead_letters)"),
+    ],
+)
+def test_a_damaged_status_is_no_traceback(folder: Path, text: str, words: str) -> None:
+    (folder / ".flint" / "x").mkdir(parents=True)
+    (folder / ".flint" / "x" / "status.json").write_text(text, encoding="utf-8")
+    result = _asked("status")
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "remove it" in result.stderr
+
+
+def test_a_checkpoint_that_is_a_file_is_no_traceback(folder: Path) -> None:
+    (folder / ".flint").mkdir()
+    (folder / ".flint" / "x").write_text("in the way", encoding="utf-8")
+    result = _asked("status")
+    assert result.exit_code == 2
+    assert "is a file; name a folder with `checkpoint`" in result.stderr
+    assert _asked("stop").exit_code == 0
+
+
+def test_a_checkpoint_that_cannot_be_made_is_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"/proc/nope cannot be written: .*; name a folder"):
+        Control("/proc/nope", "x").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("{", "is damaged"),
+        ("[1]", "is damaged"),
+        ('{"version": 1}', "it has no 'nodes'"),
+        ('{"version": 1, "id": "i", "name": "x", "schemas": {}, "nodes": {"a": [1]}}', "is damaged"),
+        ('{"version": 2}', "a newer FlintMQ"),
+    ],
+)
+def test_a_damaged_checkpoint_is_told_with_what_to_do(folder: Path, data: str, words: str) -> None:
+    pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
+    from flintmq.pipeline.checkpoints import Checkpoint
+
+    (folder / ".flint" / "x").mkdir(parents=True)
+    (folder / ".flint" / "x" / "pipeline.json").write_text(data, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        Checkpoint.open(load("good.yaml"))
