@@ -163,3 +163,39 @@ def test_the_cause_of_a_failure_is_what_the_user_can_change() -> None:
     )
     assert cause_of(RuntimeError(bridge)) == "the disk is gone"
     assert cause_of(RuntimeError("plain")) == "plain"
+    query = RuntimeError("Query [id = 1, runId = 2] terminated with exception: the worker crashed")
+    assert cause_of(query) == "the worker crashed"
+
+
+def test_what_java_says_to_a_function_of_python_is_the_cause() -> None:
+    proxy = (
+        "Query [id = 1] terminated with exception: An error occurred in the user provided function in foreach "
+        "batch sink. Reason: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "sinks.py", line 141, in __call__\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o63.save.\n"
+        ": {}\n\tat java.sql.DriverManager.getDriver\n"
+    )
+    told = cause_of(RuntimeError(proxy.format("java.sql.SQLException: No suitable driver")))
+    assert told.startswith("SQLException: No suitable driver; Spark has no such class: give it the jar")
+    told = cause_of(RuntimeError(proxy.format("java.lang.ClassNotFoundException: org.postgresql.Driver")))
+    assert told.startswith("ClassNotFoundException: org.postgresql.Driver; Spark has no such class")
+    refused = "org.postgresql.util.PSQLException: Connection to localhost:1 refused."
+    assert cause_of(RuntimeError(proxy.format(refused))) == refused.removeprefix("org.postgresql.util.")
+    wrapped = "org.apache.spark.SparkException: Job aborted\nCaused by: java.io.IOException: the disk is gone"
+    assert cause_of(RuntimeError(proxy.format(wrapped))) == "the disk is gone"
+
+
+def test_an_error_that_only_a_deeper_cause_tells_is_told() -> None:
+    query = RuntimeError(
+        "Query [id = 1] terminated with exception: driver worker exited unexpectedly (crashed)"
+    )
+    query.__cause__ = RuntimeError(
+        "org.apache.spark.SparkException: driver worker exited unexpectedly (crashed)"
+    )
+    query.__cause__.__cause__ = RuntimeError(
+        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE] Streaming Runner initialization failed, returned -2. "
+        'Cause: Traceback (most recent call last):\n  File "rules.py", line 11, in init\n'
+        "ValueError: a limit is missing\n SQLSTATE: XXKST"
+    )
+    assert cause_of(query) == "ValueError: a limit is missing"
