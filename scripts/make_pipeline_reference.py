@@ -146,6 +146,7 @@ def _kind(field: Declared) -> dict[str, Any]:
                 "type": "object",
                 "propertyNames": names,
                 "additionalProperties": {"anyOf": _alternatives(field)},
+                **({"minProperties": 1} if field.is_required else {}),
             }
         case _:
             return dict(_TEXT)

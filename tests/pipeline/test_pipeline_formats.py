@@ -146,6 +146,12 @@ def test_lines_of_csv_have_the_types_of_their_columns() -> None:
     assert third is None
 
 
+def test_a_tab_may_be_written_as_people_do() -> None:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    rows, errors = CsvDecoder.of(schema, {"sep": "\\t"}).decode(pa.array([b"1\tn"], pa.binary()))
+    assert (rows.to_pylist(), errors) == ([{"id": 1, "name": "n"}], [])
+
+
 def test_text_that_is_no_utf_8_is_bad_alone() -> None:
     rows, errors = TextDecoder().decode(pa.array([b"a", b"\xff", None], pa.binary()))
     assert [row["value"] for row in rows.to_pylist()] == ["a", None, None]

@@ -175,8 +175,15 @@ def _loops(pipeline: Pipeline, graph: Graph) -> Iterator[Problem]:
         for sink in pipeline.sinks.values()
         if isinstance(sink, TopicSink)
     ]
-    if pipeline.dead_letters is not None:
-        written.append((pipeline.dead_letters.topic, pipeline.dead_letters.place, "dead_letters"))
+    dead = pipeline.dead_letters
+    if dead is not None and dead.topic in read:
+        yield Problem(
+            Rule.LOOP,
+            place_of(dead.topic, dead.place),
+            f"dead_letters writes to the topic {dead.topic}, which `{read[dead.topic]}` reads: a letter that fails "
+            "again goes round for ever",
+            "write them to a topic of their own",
+        )
     for topic, place, who in written:
         if topic in read:
             yield Problem(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from flintmq.pipeline.columns import ColumnsError, columns
+from flintmq.pipeline.csv_options import CsvOptionError, csv_options
 from flintmq.pipeline.graph import Graph
 from flintmq.pipeline.model import FilesSource, Pipeline, Source, TopicSink, TopicSource
 from flintmq.pipeline.origin import ORIGIN
@@ -44,7 +46,7 @@ def known_columns(source: Source) -> tuple[str, ...] | None:
     if isinstance(source, FilesSource):
         if source.decode.format == "text":
             return ("value",)
-        return _names(source.decode.schema)
+        return _names(source.decode.schema, of_records=False)
     if not isinstance(source, TopicSource):
         return None
     decode = source.decode
@@ -79,16 +81,47 @@ def _coding(part: Decode | Encode, what: str) -> Iterator[Problem]:
         if (value := getattr(part, name, None)) is not None and not ok:
             whose = "protobuf" if name == "message" else "a registry"
             yield Problem(Rule.SCHEMA, place_of(value, part.place), f"{what}: a `{name}` is one of {whose}")
+    yield from _registry(part, what)
     if part.schema is not None and _is_ddl(part):
         try:
-            columns(part.schema)
+            columns(part.schema, of_records=True)
         except ColumnsError as error:
             place = place_of(part.schema, part.place, offset=error.offset)
             yield Problem(Rule.SCHEMA, place, f"{what}.schema: {error}", _HINT)
 
 
+def _csv(decode: Decode, what: str) -> Iterator[Problem]:
+    try:
+        csv_options(decode.options)
+    except CsvOptionError as error:
+        yield Problem(Rule.WRONG_VALUE, place_of(error.name, decode.place), f"{what}.options: {error}")
+    if decode.schema is None or _names(decode.schema) is None:
+        return
+    for column in columns(decode.schema, of_records=True):
+        if column.type.startswith(("array", "map", "struct")):
+            place = place_of(decode.schema, decode.place, offset=column.offset)
+            message = f"{what}: a line of CSV cannot hold the column `{column.name}`, {column.type}"
+            yield Problem(Rule.SCHEMA, place, message, "give it as a string, and take it apart in a step")
+
+
+def _registry(part: Decode | Encode, what: str) -> Iterator[Problem]:
+    if part.registry is None or "://" not in part.registry:
+        return
+    try:
+        parts = urlsplit(part.registry)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        place = place_of(part.registry, part.place)
+        message = f"{what}.registry is no address of a registry"
+        yield Problem(Rule.WRONG_VALUE, place, message, "give one such as http://localhost:8081, or a folder")
+
+
 def _decoding(source: TopicSource) -> Iterator[Problem]:
     decode = source.decode
+    if decode.format == "csv":
+        yield from _csv(decode, f"sources.{source.name}.decode")
     if decode.into is not None:
         if decode.into.lower() in ORIGIN:
             place = place_of(decode.into, decode.place)
@@ -97,7 +130,7 @@ def _decoding(source: TopicSource) -> Iterator[Problem]:
         return
     if decode.schema is None or not _is_ddl(decode) or _names(decode.schema) is None:
         return
-    for column in columns(decode.schema):
+    for column in columns(decode.schema, of_records=True):
         if column.name.lower() in ORIGIN:
             yield Problem(
                 Rule.SCHEMA,
@@ -130,8 +163,10 @@ def _is_ddl(part: Decode | Encode) -> bool:
     return text is not None and part.format in ("json", "csv") and not text.lstrip().startswith("{")
 
 
-def _names(schema: str | None) -> tuple[str, ...] | None:
+def _names(schema: str | None, *, of_records: bool = True) -> tuple[str, ...] | None:
     try:
-        return None if schema is None else tuple(column.name for column in columns(schema))
+        if schema is None:
+            return None
+        return tuple(column.name for column in columns(schema, of_records=of_records))
     except ColumnsError:
         return None

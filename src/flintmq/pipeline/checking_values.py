@@ -33,7 +33,7 @@ _SET_BY_FIELDS: Final = {
 
 
 def check_values(pipeline: Pipeline, graph: Graph) -> Iterator[Problem]:
-    if not _NAME.fullmatch(pipeline.name):
+    if not _NAME.fullmatch(pipeline.name) or pipeline.name in (".", ".."):
         place = place_of(pipeline.name, pipeline.place)
         yield _wrong(
             place, f"{pipeline.name!r} is no name of a pipeline", "use letters, digits, `.`, `_` and `-`"

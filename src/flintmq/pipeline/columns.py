@@ -1,5 +1,8 @@
 """Columns as Spark writes them, `id bigint, tags array<string>`: whether they can be, and what they are called. Pure.
 
+Spark itself reads those of files and states. Those of records are read by decoders: they have `json` beside Spark's
+types, have no `variant`, and keys of maps are strings.
+
     columns("id long, place struct<x: double>")         # (Column("id", 0), Column("place", 9))
 
 Decoders read the same text into types with `flintmq.formats.ddl`, which needs Arrow; this runs without, before
@@ -16,11 +19,14 @@ from flintmq.settings.declaration import nearest
 
 _SIMPLE: Final = words(
     "boolean tinyint byte smallint short int integer bigint long float real double string binary date "
-    "timestamp timestamp_ltz timestamp_ntz json variant"
+    "timestamp timestamp_ltz timestamp_ntz"
 )
+_OF_SPARK: Final = words("variant")
+_OF_RECORDS: Final = words("json")
+_TEXTS: Final = ("string", "varchar", "char")
+_DIGITS_MAX: Final = 38
 _SIZED: Final = {"decimal": 2, "dec": 2, "numeric": 2, "varchar": 1, "char": 1}
 _NESTED: Final = ("array", "map", "struct")
-_TYPES: Final = (*sorted(_SIMPLE), *_SIZED, *_NESTED)
 _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|(?:'(?:[^'\\]|\\.)*')+|\w+|[<>(),:]|\S|$)")
 _DEPTH_MAX: Final = 100
 
@@ -39,9 +45,9 @@ class ColumnsError(ValueError):
         self.offset = offset
 
 
-def columns(text: str) -> tuple[Column, ...]:
+def columns(text: str, *, of_records: bool = False) -> tuple[Column, ...]:
     """ColumnsError says what is wrong, and where."""
-    reader = _Reader(text)
+    reader = _Reader(text, of_records=of_records)
     found = reader.fields()
     if reader.token:
         raise reader.unexpected("a comma or the end")
@@ -49,8 +55,10 @@ def columns(text: str) -> tuple[Column, ...]:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, of_records: bool) -> None:
         self._text = text
+        self._of_records = of_records
+        self._simple = _SIMPLE | (_OF_RECORDS if of_records else _OF_SPARK)
         self._end = 0
         self._depth = 0
         self._advance()
@@ -103,34 +111,52 @@ class _Reader:
             if name == "struct":
                 self.fields()
             else:
+                key, start = self.token.lower(), self._start
                 self._type()
+                if name == "map" and self._of_records and key not in _TEXTS:
+                    raise ColumnsError("a map's keys are strings, as records have no others", start)
             if name == "map":
                 self._expect(",")
                 self._type()
             self._expect(">")
         elif name in _SIZED:
+            start = self._start
             self._advance()
-            if self.token == "(":
-                self._numbers(_SIZED[name])
-        elif name in _SIMPLE:
+            if self.token == "(" or name in _TEXTS:
+                self._check_size(name, self._numbers(_SIZED[name]), start)
+        elif name in self._simple:
             self._advance()
         else:
-            guess = nearest(name, _TYPES) if name else None
+            guess = nearest(name, (*sorted(self._simple), *_SIZED, *_NESTED)) if name else None
             raise self.unexpected(
                 "a type such as long, string or timestamp" + (f" ({guess}?)" if guess else "")
             )
         self._depth -= 1
 
-    def _numbers(self, count_max: int) -> None:
+    def _check_size(self, name: str, numbers: list[int], start: int) -> None:
+        if name in _TEXTS:
+            return
+        digits, behind = (*numbers, 0)[:2]
+        if not 1 <= digits <= _DIGITS_MAX or behind > digits:
+            shown = ", ".join(map(str, numbers))
+            raise ColumnsError(
+                f"there is no {name}({shown}): up to {_DIGITS_MAX} digits, and not more of them behind the point",
+                start,
+            )
+
+    def _numbers(self, count_max: int) -> list[int]:
         self._expect("(")
+        found: list[int] = []
         for at in range(count_max):
-            if not (self.token.isascii() and self.token.isdigit()):
+            if not (self.token.isascii() and self.token.isdigit() and len(self.token) < 10):
                 raise self.unexpected("a number")
+            found.append(int(self.token))
             self._advance()
             if self.token != "," or at + 1 == count_max:
                 break
             self._advance()
         self._expect(")")
+        return found
 
     def _expect(self, word: str) -> None:
         if self.token.lower() != word:

@@ -16,6 +16,7 @@ import yaml
 
 from flintmq.pipeline.checking import Check, check
 from flintmq.pipeline.checking_files import check_files
+from flintmq.pipeline.checking_texts import check_texts
 from flintmq.pipeline.document import TEXT_MAX, compose
 from flintmq.pipeline.model import Pipeline
 from flintmq.pipeline.places import Place, Source, place_of
@@ -65,6 +66,7 @@ def examine(
         problems += _neighbours(pipeline)
         if not any(problem.is_error for problem in problems):
             # What costs more and knows more is asked only when all else is right.
+            problems += check_texts(pipeline)
             problems += [problem for one in checks for problem in one(pipeline)]
     return Examined(path, pipeline, in_order(problems))
 

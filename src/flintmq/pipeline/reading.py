@@ -159,6 +159,8 @@ class Reader:
     def _parts(self, node: yaml.Node, field: Declared, what: str) -> Any:
         if not isinstance(node, yaml.MappingNode):
             return self._wrong(node, f"{what} has names, each with its fields, and is not {_said(node)}")
+        if field.is_required and not node.value:
+            return self._wrong(node, f"{what} has nothing in it", "give one at least")
         found: dict[str, Any] = {}
         for name, (key, value) in self._fields(node, what).items():
             if not _NAME.fullmatch(name):

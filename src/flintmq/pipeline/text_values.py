@@ -15,15 +15,9 @@ import pyarrow.compute as pc
 
 from flintmq.errors import ConfigurationError
 from flintmq.formats.decoder import Decoded, RowError, Values
+from flintmq.pipeline.csv_options import CsvOptionError, csv_options
 
 VALUE: Final = "value"
-_CSV_OPTIONS: Final = {
-    "sep": "delimiter",
-    "delimiter": "delimiter",
-    "quote": "quotechar",
-    "escape": "escapechar",
-}
-_NULL: Final = "nullvalue"
 _TRUE, _FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
@@ -62,17 +56,14 @@ class CsvDecoder:
 
     @staticmethod
     def of(schema: pa.Schema, options: Mapping[str, str]) -> CsvDecoder:
-        given = {name.lower(): value for name, value in options.items()}
-        unknown = [name for name in given if name not in (*_CSV_OPTIONS, _NULL)]
-        if unknown:
-            raise ConfigurationError(
-                f"records in CSV have no option {unknown[0]}; there are sep, quote, escape and nullValue"
-            )
+        try:
+            asked = csv_options(options)
+        except CsvOptionError as error:
+            raise ConfigurationError(str(error)) from error
         for field in schema:
             if pa.types.is_nested(field.type):
                 raise ConfigurationError(f"a line of CSV cannot hold the column {field.name}: {field.type}")
-        format = {_CSV_OPTIONS[name]: value for name, value in given.items() if name != _NULL}
-        return CsvDecoder(schema, format, given.get(_NULL, ""))
+        return CsvDecoder(schema, asked.format, asked.null)
 
     def decode(self, values: Values) -> Decoded:
         lines: list[list[str | None] | None] = []

@@ -140,6 +140,36 @@ def test_what_is_fine_is_let_through(examined: Examine, steps: str) -> None:
             "`at`",
         ),
         ("{files: '*', decode: csv, stream: true}", "schema", "needs a schema"),
+        (
+            "{topic: c, decode: {format: csv, schema: a int, options: {sep: '||'}}}",
+            "wrong-value",
+            "one character",
+        ),
+        ("{topic: c, decode: {format: csv, schema: a int, options: {sep: ''}}}", "wrong-value", "not ''"),
+        ("{topic: c, decode: {format: csv, schema: a int, options: {quote: ''}}}", "wrong-value", "not ''"),
+        (
+            "{topic: c, decode: {format: csv, schema: a int, options: {header: true}}}",
+            "wrong-value",
+            "sep, del",
+        ),
+        (
+            "{topic: c, decode: {format: csv, schema: a int, options: {sep: ';', quote: ';'}}}",
+            "wrong-value",
+            "what another one is",
+        ),
+        ("{topic: c, decode: {format: csv, schema: a array<long>}}", "schema", "cannot hold the column `a`"),
+        ("{topic: c, decode: {format: avro, registry: 'http://'}}", "wrong-value", "http://localhost:8081"),
+        ("{topic: c, decode: {format: avro, registry: 'ftp://h'}}", "wrong-value", "http://localhost:8081"),
+        (
+            "{topic: c, decode: {format: avro, registry: 'http://h:x'}}",
+            "wrong-value",
+            "http://localhost:8081",
+        ),
+        ("{topic: c, decode: {format: avro, schema: '{'}}", "schema", "sources.c.decode: "),
+        ('{topic: c, decode: {format: avro, schema: \'{"type": "recrd"}\'}}', "schema", "sources.c.decode: "),
+        ("{topic: c, decode: {format: protobuf, schema: 'mesage A {}'}}", "schema", "sources.c.decode: "),
+        ("{topic: c, decode: {format: json, schema: '{\"type\": 5}'}}", "schema", "a `type` that is no name"),
+        ("{topic: c, decode: {format: json, schema: '{\"type\": '}}", "schema", "is no JSON"),
         ("{files: '*', decode: {format: text, schema: x int}}", "schema", "one column"),
         ("{topic: c, start: now}", "wrong-value", "earliest, latest or a time"),
         ("{topic: c, start: '2026-01-01T00:00:00'}", "wrong-value", "with its zone"),
@@ -161,13 +191,17 @@ def test_sources_are_checked(examined: Examine, source: str, rule: str, words: s
         "{topic: 'c,d', start: '2026-01-01T00:00:00Z', options: {failOnDataLoss: false}}",
         "{topic: c, decode: json, watermark: {column: anything, delay: 1s}}",
         "{topic: c, decode: {format: json, schema: _offset int, into: b}, watermark: {column: b.at, delay: 1s}}",
-        '{topic: c, decode: {format: json, schema: \'{"type": "object"}\'}, watermark: {column: at, delay: 1s}}',
+        '{topic: c, decode: {format: json, schema: \'{"properties": {"a": {}}}\'}, '
+        "watermark: {column: a, delay: 1s}}",
         "{topic: c, watermark: {column: timestamp, delay: 1s}}",
         "{topic: c, watermark: {column: _timestamp, delay: 1s}}",
         "{topic: c, decode: text, watermark: {column: _timestamp, delay: 1s}}",
         "{topic: c, decode: {format: json, schema: a int}, watermark: {column: _timestamp, delay: 1s}}",
         "{topic: c, decode: {format: json, schema: 'key string, timestamp timestamp, offset long, topic int'}}",
         "{topic: c, decode: {format: json, into: key}}",
+        r"{topic: c, decode: {format: csv, schema: a int, options: {sep: '\t', nullValue: '-'}}}",
+        r'{topic: c, decode: {format: csv, schema: a int, options: {sep: "\t", quote: "\""}}}',
+        "{topic: c, decode: {format: protobuf, schema: 'message A { int64 id = 1; }'}}",
         "{topic: c, decode: {format: avro, registry: 'http://localhost:8081', subject: c-value}}",
         "{files: '*.parquet', decode: parquet, stream: true}",
     ],
@@ -195,7 +229,7 @@ def test_good_sources_are_let_through(examined: Examine, source: str) -> None:
         ("z: {from: s, jdbc: 'postgresql://h/d', into: t}", "error", "wrong-value", "jdbc:postgresql"),
         (
             "z: {from: s, console: 1}\ndead_letters: b",
-            "warning",
+            "error",
             "loop",
             "dead_letters writes to the topic b",
         ),
@@ -265,7 +299,10 @@ def test_python_and_schema_files_are_looked_for_without_importing(examined: Exam
         encoding="utf-8",
     )
     (tmp_path / "odd.py").write_text("def (", encoding="utf-8")
-    (tmp_path / "o.avsc").write_text("{}", encoding="utf-8")
+    (tmp_path / "o.avsc").write_text(
+        '{"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]}', encoding="utf-8"
+    )
+    (tmp_path / "odd.avsc").write_text("{}", encoding="utf-8")
     good = """\
         name: x
         sources: {a: {topic: a, decode: {format: avro, schema_file: o.avsc}}}
@@ -278,6 +315,7 @@ def test_python_and_schema_files_are_looked_for_without_importing(examined: Exam
     assert problems(examined(good)) == []
     for old, new, rule, words in [
         ("o.avsc", "oo.avsc", "missing-file", "did you mean o.avsc?"),
+        ("o.avsc", "odd.avsc", "schema", "sources.a.decode: "),
         ("steps.py:sessions", "step.py:sessions", "python", "did you mean steps.py?"),
         ("steps.py:sessions", "steps.py:session", "python", "did you mean sessions?"),
         ("steps.py:sessions", "steps.py:Fraud", "python", "is a class, and should be a function"),

@@ -30,18 +30,26 @@ BAD = [
     ("a int comment x", "single quotes", 14),
     ("a int ! b", "a comma or the end", 6),
     ("a " + "array<" * 200, "deep", 602),
+    ("id long, a decimal(50, 99)", "no decimal\\(50, 99\\)", 11),
+    ("a decimal(0)", "no decimal\\(0\\)", 2),
+    ("a numeric(5, 6)", "behind the point", 2),
+    ("a decimal(99999999999)", "a number", 10),
+    ("a varchar, b int", "'\\('", 9),
+    ("a variant", "a type such as", 2),
+    ("a map<array<int>, int>", "keys are strings", 6),
+    ("a map<int, int>", "keys are strings", 6),
 ]
 
 
 @pytest.mark.parametrize("text", GOOD)
 def test_what_decoders_take_is_taken_with_the_same_names(text: str) -> None:
-    assert [column.name for column in columns(text)] == ddl.parse(text).names
+    assert [column.name for column in columns(text, of_records=True)] == ddl.parse(text).names
 
 
 @pytest.mark.parametrize(("text", "message", "offset"), BAD)
 def test_what_is_wrong_is_told_with_its_place(text: str, message: str, offset: int) -> None:
     with pytest.raises(ColumnsError, match=message) as caught:
-        columns(text)
+        columns(text, of_records=True)
     assert caught.value.offset == offset
 
 
@@ -57,3 +65,12 @@ def test_a_column_knows_its_type_and_where_it_begins() -> None:
         ("id", 0, "long"),
         ("tags", 9, "array<string>"),
     ]
+
+
+def test_columns_that_spark_reads_are_those_of_spark() -> None:
+    assert [one.name for one in columns("a variant, b map<array<int>, int>, c map<int, char(3)>")] == list(
+        "abc"
+    )
+    for text in ("a json", "a varchar", "a decimal(39)"):
+        with pytest.raises(ColumnsError):
+            columns(text)

@@ -133,6 +133,8 @@ def test_a_text_of_the_file_is_pickled_without_the_file(examined: Examine) -> No
         (GOOD.replace("topic: orders", "topic: a${1}"), Rule.ENVIRONMENT, (4, 13), "`$${`"),
         (GOOD.replace("keys: id", "keys: []"), Rule.WRONG_VALUE, (9, 35), "nothing in it"),
         (GOOD.replace("{kafka.batch.size: 1000}", "[a]"), Rule.WRONG_VALUE, (11, 55), "names and values"),
+        ("name: x\nsources: {a: {topic: a}}\nsinks: {}\n", Rule.WRONG_VALUE, (3, 8), "nothing in it"),
+        (GOOD.replace("name: orders", "name: .."), Rule.WRONG_VALUE, (1, 7), "no name of a pipeline"),
         ("- a\n", Rule.WRONG_VALUE, (1, 1), "the pipeline has fields"),
         ("", Rule.YAML, (1, 1), "empty"),
         ("a: b: c\n", Rule.YAML, (1, 5), "into quotes"),

@@ -49,6 +49,7 @@ def accepts(value: Any, schema: dict[str, Any]) -> bool:
         "required",
         "additionalProperties",
         "propertyNames",
+        "minProperties",
         "items",
         "minItems",
     }
@@ -73,7 +74,7 @@ def accepts(value: Any, schema: dict[str, Any]) -> bool:
         return len(value) >= schema["minItems"] and all(accepts(one, schema["items"]) for one in value)
     if not isinstance(value, dict):
         return True
-    if not set(schema.get("required", ())) <= set(value):
+    if not set(schema.get("required", ())) <= set(value) or len(value) < schema.get("minProperties", 0):
         return False
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", {})
     return all(
@@ -144,6 +145,7 @@ HEAD = "name: x\nsources: {a: {topic: a}}\n"
         (HEAD + "sinks: {z: {from: a, topic: z, mode: update}}", True),
         (HEAD + "sinks: {z: {from: a, topic: z, value: {format: protobuf, schema_file: z.proto}}}", False),
         ("name: x\nsources: {a: {topic: a}}", False),
+        (HEAD + "sinks: {}", False),
     ],
 )
 def test_schema_and_reader_agree(examined: Examine, tmp_path: Path, text: str, is_valid: bool) -> None:
