@@ -77,6 +77,38 @@ def read_committed(broker: BrokerProcess, topic: str, records: int) -> list[byte
         return [message.value() for message in consumer.consume(records, PATIENCE_S)]
 
 
+# ---- consume
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "readers")], ids=["alone", "group"])
+def test_only_committed_records_are_consumed_if_that_is_asked_for(
+    shared_broker: BrokerProcess, flintmq: Flintmq, names: tuple[str, str], group: tuple[str, ...]
+) -> None:
+    """KIP-98: neither those of an aborted transaction, nor those of one that is open and what is behind it."""
+    topic, name = names
+    producer = open_transaction(shared_broker, topic, name)
+    producer.abort_transaction(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"committed", partition=0)
+    producer.commit_transaction(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"never ended", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    flintmq("produce", topic, "behind it", "--partition", "0")
+
+    def consumed(*args: str) -> list[str]:
+        own = (group[0], f"{group[1]}-{topic}-{'-'.join(args)}") if group else ()
+        return sorted(flintmq("consume", topic, "--until-end", *own, *args).out.split("\n")[:-1])
+
+    assert consumed("--isolation-level", "read_committed") == ["committed"]
+    everything = ["behind it", "committed", "never ended", "open", "open"]
+    assert consumed() == everything
+    assert consumed("--isolation-level", "read_uncommitted") == everything
+    producer.abort_transaction(PATIENCE_S)
+    assert consumed("--isolation-level", "read_committed", "--max", "2") == ["behind it", "committed"]
+    assert "read_committed" in flintmq("consume", topic, "--isolation-level", "all", code=2).error
+
+
 # ---- list, describe
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import click
 
@@ -30,6 +31,7 @@ from flintmq.model.records import Record
         "flintmq consume orders --from 2026-01-31T12:00 --max 100 --json | jq .value",
         "flintmq consume orders --format '{time} {partition}:{offset} {key} = {value}\\n'",
         "flintmq consume orders --group billing",
+        "flintmq consume orders.dead --until-end --headers --isolation-level read_committed",
     ),
 )
 @click.argument("topic")
@@ -51,6 +53,13 @@ from flintmq.model.records import Record
 @click.option(
     "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Read only this one. [all]"
 )
+@click.option(
+    "--isolation-level",
+    type=click.Choice(("read_uncommitted", "read_committed")),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed: without records of transactions that were aborted, and not beyond one that is open.",
+)
 @click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @click.option("--until-end", is_flag=True, help="Stop at the end as it is now. [go on and wait for more]")
 @click.option("--keys", is_flag=True, help="Print the key before the value.")
@@ -67,6 +76,7 @@ def command(
     group: str | None,
     start_text: str,
     partitions: tuple[int, ...],
+    isolation_level: str,
     limit: int | None,
     until_end: bool,
     keys: bool,
@@ -98,6 +108,7 @@ def command(
         raise click.UsageError(
             "--partition and --group exclude each other: the group decides who reads what."
         )
+    committed = isolation_level == "read_committed"
     with open_client(bootstrap) as client:
         start = parse_start(start_text, client.clock.now_ms())
         view = client.topic(topic)
@@ -107,19 +118,21 @@ def command(
 
         try:
             if group is None:
-                firsts, ends = _bounds(client, topic, _chosen(view, partitions))
+                firsts, ends = _bounds(client, topic, _chosen(view, partitions), read_committed=committed)
                 positions = _positions(client, topic, start, firsts, ends)
-                consumer = Consumer(client, view, positions, on_gap=gap)
+                consumer = Consumer(client, view, positions, on_gap=gap, read_committed=committed)
                 for records in _records(consumer, ends if until_end else None, limit):
                     _print(records, topic, printer)
             else:
                 from flintmq.cli.group_reading import read_as_member
 
+                bounds = partial(_bounds, client, topic, read_committed=committed)
+
                 def begin(partitions: Sequence[int]) -> Mapping[int, int]:
-                    return _positions(client, topic, start, *_bounds(client, topic, partitions))
+                    return _positions(client, topic, start, *bounds(partitions))
 
                 def ends_of(partitions: Sequence[int]) -> Mapping[int, int]:
-                    return _bounds(client, topic, partitions)[1]
+                    return bounds(partitions)[1]
 
                 read_as_member(
                     client,
@@ -129,6 +142,7 @@ def command(
                     ends=ends_of if until_end else None,
                     limit=limit,
                     on_gap=gap,
+                    read_committed=committed,
                     show=lambda records: _print(records, topic, printer),
                 )
         except KeyboardInterrupt:
@@ -159,10 +173,11 @@ def _chosen(topic: TopicView, partitions: Sequence[int]) -> list[int]:
 
 
 def _bounds(
-    client: ClusterClient, topic: str, chosen: Sequence[int]
+    client: ClusterClient, topic: str, chosen: Sequence[int], *, read_committed: bool
 ) -> tuple[dict[int, int], dict[int, int]]:
     places = [(topic, partition) for partition in chosen]
-    firsts, ends = offsets(client, places, EARLIEST), offsets(client, places, LATEST)
+    firsts = offsets(client, places, EARLIEST)
+    ends = offsets(client, places, LATEST, read_committed=read_committed)
     return {place[1]: firsts[place] for place in places}, {place[1]: ends[place] for place in places}
 
 

@@ -27,6 +27,7 @@ def read_as_member(
     ends: Offsets | None,
     limit: int | None,
     on_gap: Gap,
+    read_committed: bool,
     show: Print,
 ) -> None:
     """Print, then commit what was printed; leave the group at the end, however it comes."""
@@ -39,7 +40,15 @@ def read_as_member(
         warn(f"{group}: the group went on without this member; what it read last may be read again")
 
     consumer = GroupConsumer(
-        client, topic, group, begin=begin, ends=ends, on_gap=on_gap, on_assigned=assigned, on_lost=lost
+        client,
+        topic,
+        group,
+        begin=begin,
+        ends=ends,
+        on_gap=on_gap,
+        on_assigned=assigned,
+        on_lost=lost,
+        read_committed=read_committed,
     )
     with _ended_by_sigterm():
         try:

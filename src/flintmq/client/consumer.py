@@ -5,7 +5,8 @@
 
 Invariant: `positions` is the offset of the next record of each partition, and moves only past what `poll`
 has returned. A partition whose records were deleted under the reader goes on at its new start, and the gap
-is told to `on_gap`.
+is told to `on_gap`. With `read_committed`, records of transactions that were aborted are passed over, and
+those behind one that is open are waited for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flintmq.client.fetching import read_batches
 from flintmq.client.retries import RETRIABLE
 from flintmq.client.view import TopicView
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError
+from flintmq.model.committed import Committed
 from flintmq.model.records import Record
 from flintmq.protocol.messages import FetchRequest, FetchResponse
 
@@ -45,11 +47,13 @@ class Consumer:
         positions: Mapping[int, int],
         *,
         on_gap: Gap = _unnoticed,
+        read_committed: bool = False,
     ) -> None:
         self.positions = dict(positions)
         self._client = client
         self._topic = topic
         self._on_gap = on_gap
+        self._read_committed = read_committed
         self._failures = 0
 
     def poll(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, Record]]:
@@ -118,7 +122,10 @@ class Consumer:
             return
         check(fetched.error_code, what=f"{self._topic.name}-{partition}")
         try:
-            found = read_batches(fetched.records or b"", position)
+            # The broker names every aborted transaction that touches what it sent, so each answer stands alone.
+            aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
+            committed = Committed(aborted) if self._read_committed else None
+            found = read_batches(fetched.records or b"", position, committed=committed)
         except CorruptionError as error:
             raise CorruptionError(f"{self._topic.name}-{partition}: {error}") from error
         records += [(partition, record) for record in found.records]
@@ -130,7 +137,9 @@ class Consumer:
         """Where to go on: at the start if the records were deleted, at the end if the log was cut."""
         place = (self._topic.name, partition)
         start = offsets(self._client, [place], EARLIEST)[place]
-        return start if position < start else offsets(self._client, [place], LATEST)[place]
+        if position < start:
+            return start
+        return offsets(self._client, [place], LATEST, read_committed=self._read_committed)[place]
 
     def _request(self, partitions: list[int], max_wait_ms: int) -> FetchRequest:
         topic = FetchRequest.FetchTopic(
@@ -149,6 +158,7 @@ class Consumer:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
+            isolation_level=int(self._read_committed),
             session_epoch=_NO_SESSION,
             topics=[topic],
         )

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from flintmq.effects import Buffer
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.model.committed import Committed
 from flintmq.model.records import MAGIC, Record, records_of
 
 UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -23,8 +24,9 @@ class FetchedRecords(NamedTuple):
     next_offset: int
 
 
-def read_batches(data: Buffer, from_offset: int) -> FetchedRecords:
-    """All records from `from_offset` on. Markers of transactions are not records of anybody."""
+def read_batches(data: Buffer, from_offset: int, *, committed: Committed | None = None) -> FetchedRecords:
+    """All records from `from_offset` on, or those that are `committed`. Markers of transactions are not records of
+    anybody."""
     view = memoryview(data)
     records: list[Record] = []
     next_offset = from_offset
@@ -39,12 +41,22 @@ def read_batches(data: Buffer, from_offset: int) -> FetchedRecords:
         batch = view[position:end]
         if not crc_is_right(batch, header.crc):
             raise CorruptionError(f"the batch at offset {header.base_offset} fails its CRC")
+        is_shown = not header.is_control
+        if committed is not None and (header.is_transactional or header.is_control):
+            is_shown = _is_committed(committed, header, batch)
         if header.last_offset >= from_offset:
-            if not header.is_control:
+            if is_shown:
                 records += _readable(batch, header.base_offset, from_offset)
             next_offset = header.last_offset + 1
         position = end
     return FetchedRecords(records, next_offset)
+
+
+def _is_committed(committed: Committed, header: BatchHeader, batch: memoryview) -> bool:
+    try:
+        return committed.shows(header, batch)
+    except RequestError as error:
+        raise CorruptionError(f"the marker at offset {header.base_offset} cannot be read: {error}") from error
 
 
 def _readable(batch: memoryview, base_offset: int, from_offset: int) -> list[Record]:

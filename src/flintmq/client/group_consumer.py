@@ -44,6 +44,7 @@ class GroupConsumer:
         on_assigned: Callable[[list[int]], object] = lambda partitions: None,
         on_lost: Callable[[], object] = lambda: None,
         idle: Callable[[float], object] = time.sleep,
+        read_committed: bool = False,
     ) -> None:
         """`begin` says where partitions begin that the group has no offset for; `ends`, where reading ends.
 
@@ -58,6 +59,7 @@ class GroupConsumer:
         self._on_assigned = on_assigned
         self._on_lost = on_lost
         self._idle = idle
+        self._read_committed = read_committed
         self._consumer: Consumer | None = None
         self._ends: dict[int, int] = {}
         self._polled: list[tuple[int, Record]] = []
@@ -156,7 +158,9 @@ class GroupConsumer:
             unknown = [partition for partition in mine if partition not in kept]
             self._ends = {**kept, **(self._ends_of(unknown) if unknown else {})}
         self._polled, self._reached, self._delivered = [], {}, begun
-        self._consumer = Consumer(self._client, self._topic, positions, on_gap=self._on_gap)
+        self._consumer = Consumer(
+            self._client, self._topic, positions, on_gap=self._on_gap, read_committed=self._read_committed
+        )
         self._drop_finished(self._consumer)
         self._on_assigned(mine)
         return self._consumer
