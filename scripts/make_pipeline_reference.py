@@ -5,13 +5,11 @@ Run it after changing a field; a test compares.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from flintmq.pipeline.declaration import Declared, Kind, Lasting, Part, fields_of
-from flintmq.pipeline.model import Pipeline
+from flintmq.pipeline.file_schema import docstring, parts, render_schema, sentence
 from flintmq.pipeline.problems import Rule
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -47,7 +45,7 @@ trigger: {every: 10 seconds}
 ```
 
 The first line gives editors the names, meanings and choices below, from
-[pipelines.schema.json](pipelines.schema.json).
+[pipelines.schema.json](pipelines.schema.json), which `flintmq pipeline schema > pipelines.schema.json` also writes.
 
 - **Names** of sources, steps and sinks have letters, digits and `_`, and are unique, in capitals or not.
 - **Paths** are looked for beside the file; URLs such as `s3://…` are left as they are.
@@ -81,82 +79,6 @@ _KINDS = {
     Kind.TEXTS: "texts",
     Kind.OPTIONS: "names and values",
 }
-_VARIABLE = {"type": "string", "pattern": r"\$\{"}
-_SCALAR = {"type": ["string", "number", "boolean"]}
-_TEXT = {"type": ["string", "number"]}
-
-
-def parts(part: type[Part] = Pipeline) -> list[type[Part]]:
-    """All classes of the declaration, each before those in it."""
-    found: dict[type[Part], None] = {part: None}
-    for field in fields_of(part).values():
-        for one in field.of:
-            found.update(dict.fromkeys(parts(one)))
-    return list(found)
-
-
-# ---- the JSON schema
-
-
-def render_schema() -> str:
-    schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "FlintMQ pipeline",
-        "$ref": "#/definitions/Pipeline",
-        "definitions": {part.__name__: _object(part) for part in parts()},
-    }
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _object(part: type[Part]) -> dict[str, Any]:
-    declared = fields_of(part)
-    return {
-        "type": "object",
-        "description": _docstring(part),
-        "properties": {name: _property(field) for name, field in declared.items()},
-        "required": [name for name, field in declared.items() if field.is_required],
-        "additionalProperties": False,
-    }
-
-
-def _property(field: Declared) -> dict[str, Any]:
-    about: dict[str, Any] = {"description": _sentence(field.meaning)}
-    if field.default_text:
-        about["default"] = field.default
-    return {**about, **_kind(field)}
-
-
-def _kind(field: Declared) -> dict[str, Any]:
-    match field.kind:
-        case Kind.CHOICE:
-            return {"anyOf": [{"enum": list(field.choices)}, _VARIABLE]}
-        case Kind.FLAG:
-            return {"anyOf": [{"type": "boolean"}, _VARIABLE]}
-        case Kind.COUNT:
-            return {"anyOf": [{"type": "integer", "minimum": 1}, _VARIABLE]}
-        case Kind.NAMES | Kind.TEXTS:
-            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
-        case Kind.OPTIONS:
-            return {"type": "object", "additionalProperties": _SCALAR}
-        case Kind.PART:
-            return {"anyOf": _alternatives(field)}
-        case Kind.PARTS:
-            names = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
-            return {
-                "type": "object",
-                "propertyNames": names,
-                "additionalProperties": {"anyOf": _alternatives(field)},
-                **({"minProperties": 1} if field.is_required else {}),
-            }
-        case _:
-            return dict(_TEXT)
-
-
-def _alternatives(field: Declared) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"$ref": f"#/definitions/{part.__name__}"} for part in field.of]
-    if len(field.of) == 1 and (short := field.of[0].SHORT):
-        found.insert(0, _kind(fields_of(field.of[0])[short]))
-    return found
 
 
 # ---- the reference
@@ -175,13 +97,13 @@ def _section(part: type[Part]) -> str:
             _kind_text(field),
             "required" if field.is_required else f"`{field.default_text}`" if field.default_text else "",
             field.lasting.value if field.lasting is not Lasting.FREE else "",
-            _sentence(field.meaning),
+            sentence(field.meaning),
         )
         for name, field in fields_of(part).items()
     )
     short = f" *Short:* a text gives `{part.SHORT}`." if part.SHORT else ""
     table = _table(("Field", "Kind", "Default", "Change", "Meaning"), rows)
-    return f"## {_title(part)}\n\n{_docstring(part)}{short}\n\n{table}"
+    return f"## {_title(part)}\n\n{docstring(part)}{short}\n\n{table}"
 
 
 def _kind_text(field: Declared) -> str:
@@ -207,15 +129,7 @@ def _anchor(part: type[Part]) -> str:
 
 def _rules() -> Iterator[tuple[str, str]]:
     for rule in Rule:
-        yield f"`{rule}`", _sentence(rule.meaning)
-
-
-def _docstring(part: type[Part]) -> str:
-    return " ".join((part.__doc__ or "").split())
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + "."
+        yield f"`{rule}`", sentence(rule.meaning)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -9,6 +9,9 @@ COMMANDS = {
         "flintmq.cli.pipeline_validate", "Say everything that is wrong with a pipeline's file."
     ),
     "plan": Entry("flintmq.cli.pipeline_plan", "Draw what a pipeline does, from its sources to its sinks."),
+    "schema": Entry(
+        "flintmq.cli.pipeline_schema", "Print the JSON schema of a pipeline's file, for editors."
+    ),
     "run": Entry("flintmq.cli.pipeline_run", "Run a pipeline until it is done or stopped."),
     "status": Entry(
         "flintmq.cli.pipeline_status",

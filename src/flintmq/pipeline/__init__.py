@@ -13,6 +13,7 @@
     loading                   all of this, from a path
     running, replaying        the pipeline on Spark, each in modules of their own
     changes                   a changed file and its checkpoint
+    file_schema               the declaration for editors
     describing, layout,
     drawing                   the flow as text
     masking                   no passwords in either

@@ -77,6 +77,13 @@ def test_plan_draws_a_good_file_and_only_that(folder: Path) -> None:
     assert "error: there is no source or step `b`" in result.stderr
 
 
+def test_the_schema_is_printed_as_the_documents_have_it() -> None:
+    result = CliRunner().invoke(main, ["pipeline", "schema"])
+    assert result.exit_code == 0
+    kept = Path(__file__).parents[3] / "docs" / "pipelines.schema.json"
+    assert result.stdout == kept.read_text(encoding="utf-8")
+
+
 def test_neither_spark_nor_arrow_nor_a_connection_is_needed(folder: Path) -> None:
     script = """
 import sys
