@@ -34,7 +34,7 @@ from flintmq.pipeline.sinks import is_written, sink_writer
 from flintmq.pipeline.sources import Reading
 from flintmq.pipeline.spark_problems import telling
 from flintmq.pipeline.staging import Stage
-from flintmq.spark.own_java import has_java_ended
+from flintmq.spark.own_java import has_java_ended, is_unanswered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ class Run:
             return Outcome(self._figures, was_stopped)
         except Exception as raised:
             # A signal for all processes ends Java too, in the middle of a batch: the next run does that one again.
-            if has_java_ended(soon=self._stop.is_set()):
+            if has_java_ended(soon=self._stop.is_set() or is_unanswered(raised)):
                 if self._stop.is_set():
                     was_stopped = True
                     return Outcome(self._figures, was_stopped)

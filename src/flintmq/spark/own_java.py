@@ -63,6 +63,13 @@ def has_java_ended(*, soon: bool = False) -> bool:
     return java.poll() is not None
 
 
+def is_unanswered(error: BaseException) -> bool:
+    """Whether Java has not answered, which it does with its errors too: who is killed is so before it is gone."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+    return isinstance(error, (Py4JError, OSError)) and not isinstance(error, Py4JJavaError)
+
+
 @contextmanager
 def _started_apart(started: list[subprocess.Popen[bytes]]) -> Iterator[None]:
     """PySpark keeps the process to itself until it has answered, which may never be; so its own way to start one is
@@ -101,7 +108,7 @@ def _handle_error(server: socketserver.BaseServer, request: Any, client_address:
 
 def _stop_session() -> None:
     """A Java that has ended, or that is told so by somebody else, cannot be asked to stop any more."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     spark = SparkSession._instantiatedSession
