@@ -205,12 +205,15 @@ class Flush:
         self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
 
     def _sync_snapshot(self, path: str) -> None:
-        file = self._disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self._disk.sync_dir(self._folder)
+        with self._gate.entered() as is_mine:
+            if not is_mine:
+                return
+            file = self._disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._disk.sync_dir(self._folder)
 
     def _leave_mark(self) -> None:
         try:

@@ -255,6 +255,18 @@ def test_what_was_renamed_but_not_synced_before_a_kill_is_synced_before_anybody_
         assert open_folder(("a", OLD), on=survivor.crash()).logs["a", 0].start_offset == 3
 
 
+def test_a_flush_of_a_log_that_was_deleted_meanwhile_is_no_failure(open_folder: Open) -> None:
+    folder = open_folder(("a", OLD))
+    log = folder.logs["a", 0]
+    fill(log, 5)
+    assert log.snapshots
+    work = log.prepare_flush()
+    remove = folder.delete("a", 0)
+    assert remove is not None
+    remove()
+    work.run()
+
+
 # -- topics of the same name
 
 
