@@ -17,12 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.upgrade import stored_broker
+from support.upgrade import stored_broker, stored_lake
 from support.upgrade.archives import archive
 
 FIXTURES: dict[str, Callable[[], None]] = {
     "broker-clean": partial(stored_broker.make, "broker-clean", kill=False),
     "broker-killed": partial(stored_broker.make, "broker-killed", kill=True),
+    "lake": partial(stored_lake.make, "lake"),
 }
 
 
