@@ -17,13 +17,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.upgrade import stored_broker, stored_lake
+from support.upgrade import stored_broker, stored_lake, stored_streams
 from support.upgrade.archives import archive
 
 FIXTURES: dict[str, Callable[[], None]] = {
     "broker-clean": partial(stored_broker.make, "broker-clean", kill=False),
     "broker-killed": partial(stored_broker.make, "broker-killed", kill=True),
     "lake": partial(stored_lake.make, "lake"),
+    "spark": partial(stored_streams.make_query, "spark"),
+    "pipeline": partial(stored_streams.make_pipeline, "pipeline"),
 }
 
 
