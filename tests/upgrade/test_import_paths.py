@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -27,6 +28,7 @@ from support.upgrade.paths import (
     inline_paths,
     literals,
     names_in_code,
+    parsed,
     paths_in,
     python_blocks,
 )
@@ -136,7 +138,7 @@ def test_programs_use_names_that_exist() -> None:
     for file in code_files():
         if file.is_relative_to(ROOT / "src"):
             continue
-        assert unresolved(names_in_code(file.read_text())) == {}, file
+        assert unresolved(names_in_code(parsed(file))) == {}, file
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: str(one.relative_to(ROOT)))
@@ -144,7 +146,7 @@ def test_documents_name_what_exists(document: Path) -> None:
     text = document.read_text()
     named = inline_paths(text)
     for block in python_blocks(text):
-        named |= names_in_code(block)
+        named |= names_in_code(ast.walk(ast.parse(block)))
     assert unresolved(named) == {}
 
 

@@ -13,7 +13,7 @@ from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ProduceResponse
 from support import command
 from support.upgrade.archives import expected, unpack
-from support.upgrade.contents import TIMEOUT_S, contents, read_records, read_topic
+from support.upgrade.contents import TIMEOUT_S, contents, read_records, read_topics
 from support.upgrade.past_broker import PastBroker
 from support.upgrade.stored_broker import TIME_MS, idempotent_batch
 from support.wire import Wire, produce_request
@@ -109,7 +109,9 @@ def test_a_transactional_producer_replaces_the_one_that_left_a_transaction(
         producer.begin_transaction()
         producer.produce("transactional", f"again {transactional_id}", partition=1, timestamp=TIME_MS)
         producer.commit_transaction(TIMEOUT_S)
-    _, _, records = read_records(broker.address, "transactional", 2, isolation="read_committed")[1]
+    _, _, records = read_records(broker.address, {"transactional": 2}, isolation="read_committed")[
+        "transactional", 1
+    ]
     assert [one[0] for one in records[:-2]] == before["committed"]
     assert [one[3] for one in records[-2:]] == ["again left", "again finished"]
 
@@ -124,11 +126,11 @@ def test_further_records_follow_the_stored_ones(broker: PastBroker, promised: Js
         assert producer.flush(TIMEOUT_S) == 0
         assert broker.stop() == 0
         broker.start()
-    for topic in ("plain", "compacted", "load"):
+    counts = {topic: len(promised["topics"][topic]["partitions"]) for topic in ("plain", "compacted", "load")}
+    found = read_records(broker.address, counts, isolation="read_committed")
+    for topic in counts:
         before = promised["topics"][topic]["partitions"]["0"]
-        _, end, records = read_records(
-            broker.address, topic, len(promised["topics"][topic]["partitions"]), isolation="read_committed"
-        )[0]
+        _, end, records = found[topic, 0]
         assert records[:-2] == before["records"]
         assert (records[-2][0], end) == (before["end"], before["end"] + 2)
 
@@ -136,6 +138,6 @@ def test_further_records_follow_the_stored_ones(broker: PastBroker, promised: Js
 def _wait_until_stable(address: str, topic: str, index: int) -> Json:
     """Read a partition once markers of ended transactions are written."""
     while True:
-        found: Json = read_topic(address, topic, 2)[str(index)]
+        found: Json = read_topics(address, {topic: 2})[topic][str(index)]
         if found["stable"] == found["end"]:
             return found

@@ -17,7 +17,7 @@ import flintmq.pipeline
 from flintmq.pipeline.lake_tables import open_lake_table
 from support.pipelines import records_of, rows_of_table
 from support.upgrade.archives import expected, unpack
-from support.upgrade.contents import read_topic
+from support.upgrade.contents import read_topics
 from support.upgrade.past_broker import PastBroker
 from support.upgrade.stored_streams import ROWS, SOURCE, TARGET, rows, write_pipeline
 
@@ -45,7 +45,7 @@ def test_a_query_commits_what_the_ledger_has_decided(
     spark: SparkSession, start_stored: StartStored, tmp_path: Path
 ) -> None:
     broker = start_stored("spark")
-    before = read_topic(broker.address, TARGET, 2)
+    before = read_topics(broker.address, {TARGET: 2})[TARGET]
     assert sum(len(one["committed"]) for one in before.values()) == ROWS
     assert any(one["stable"] < one["end"] for one in before.values()), "a batch is decided and not committed"
     stream = (
@@ -68,7 +68,9 @@ def test_a_query_commits_what_the_ledger_has_decided(
     query.awaitTermination()
     copied = Counter(one.value for one in records_of(broker.address, TARGET))
     assert copied == Counter(b"v%d" % number for number in range(2 * ROWS))
-    assert all(one["stable"] == one["end"] for one in read_topic(broker.address, TARGET, 2).values())
+    assert all(
+        one["stable"] == one["end"] for one in read_topics(broker.address, {TARGET: 2})[TARGET].values()
+    )
 
 
 def test_a_pipeline_continues_with_its_checkpoint(

@@ -8,13 +8,14 @@ headers of records are text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 TIMEOUT_S = 30.0
+Read = tuple[int, int, list[list[Any]]]
 _SET_BY_USERS = {
     int(ConfigSource.DYNAMIC_TOPIC_CONFIG.value),
     int(ConfigSource.DYNAMIC_BROKER_CONFIG.value),
@@ -33,14 +34,9 @@ def contents(address: str, groups: Iterable[str] = ()) -> dict[str, Any]:
         *(ConfigResource(ResourceType.TOPIC, name) for name in topics),
         ConfigResource(ResourceType.BROKER, str(broker_id)),
     )
+    read = read_topics(address, {name: len(metadata.topics[name].partitions) for name in topics})
     return {
-        "topics": {
-            name: {
-                "configs": configs[name],
-                "partitions": read_topic(address, name, len(metadata.topics[name].partitions)),
-            }
-            for name in topics
-        },
+        "topics": {name: {"configs": configs[name], "partitions": read[name]} for name in topics},
         "groups": {group: group_offsets(admin, group) for group in groups},
         "broker configs": configs[str(broker_id)],
     }
@@ -63,15 +59,17 @@ def group_offsets(admin: AdminClient, group: str) -> dict[str, list[Any]]:
     return {f"{one.topic}-{one.partition}": [one.offset, one.metadata or ""] for one in found}
 
 
-def read_topic(address: str, topic: str, count: int) -> dict[str, Any]:
-    """By partition: log start, log end, last stable offset, all records, and the offsets of committed ones."""
-    everything = read_records(address, topic, count, isolation="read_uncommitted")
-    committed = read_records(address, topic, count, isolation="read_committed")
-    found = {}
-    for index in range(count):
-        start, end, records = everything[index]
-        _, stable, visible = committed[index]
-        found[str(index)] = {
+def read_topics(address: str, counts: Mapping[str, int]) -> dict[str, Any]:
+    """By topic and partition: log start, log end, last stable offset, all records, and offsets of committed ones.
+
+    `counts` are the numbers of partitions.
+    """
+    everything = read_records(address, counts, isolation="read_uncommitted")
+    committed = read_records(address, counts, isolation="read_committed")
+    found: dict[str, Any] = {topic: {} for topic in counts}
+    for (topic, index), (start, end, records) in everything.items():
+        _, stable, visible = committed[topic, index]
+        found[topic][str(index)] = {
             "start": start,
             "end": end,
             "stable": stable,
@@ -81,9 +79,7 @@ def read_topic(address: str, topic: str, count: int) -> dict[str, Any]:
     return found
 
 
-def read_records(
-    address: str, topic: str, count: int, *, isolation: str
-) -> dict[int, tuple[int, int, list[list[Any]]]]:
+def read_records(address: str, counts: Mapping[str, int], *, isolation: str) -> dict[tuple[str, int], Read]:
     """Log start, the end for this isolation level, and the records of each partition."""
     consumer = confluent_kafka.Consumer(
         {
@@ -96,28 +92,27 @@ def read_records(
             "check.crcs": True,
         }
     )
-    records: dict[int, list[list[Any]]] = {index: [] for index in range(count)}
-    ends: dict[int, int] = {}
+    wanted = [(topic, index) for topic, count in counts.items() for index in range(count)]
+    records: dict[tuple[str, int], list[list[Any]]] = {one: [] for one in wanted}
+    ends: dict[tuple[str, int], int] = {}
     try:
-        bounds = {
-            index: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), TIMEOUT_S)
-            for index in range(count)
+        starts = {
+            one: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*one), TIMEOUT_S)[0]
+            for one in wanted
         }
-        consumer.assign(
-            [confluent_kafka.TopicPartition(topic, index, low) for index, (low, _) in bounds.items()]
-        )
-        while len(ends) < count:
+        consumer.assign([confluent_kafka.TopicPartition(*one, starts[one]) for one in wanted])
+        while len(ends) < len(wanted):
             for message in consumer.consume(1000, 0.05):
                 error = message.error()
                 if error is None:
-                    records[message.partition()].append(_as_list(message))
+                    records[message.topic(), message.partition()].append(_as_list(message))
                 elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                    ends[message.partition()] = message.offset()
+                    ends[message.topic(), message.partition()] = message.offset()
                 else:
                     raise AssertionError(error)
     finally:
         consumer.close()
-    return {index: (bounds[index][0], ends[index], records[index]) for index in range(count)}
+    return {one: (starts[one], ends[one], records[one]) for one in wanted}
 
 
 def _as_list(message: Any) -> list[Any]:

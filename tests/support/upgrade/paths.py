@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
@@ -30,9 +31,15 @@ def code_files() -> list[Path]:
     return [file for one in CODE_DIRECTORIES for file in sorted((ROOT / one).rglob("*.py"))]
 
 
+@cache
+def parsed(file: Path) -> list[ast.AST]:
+    """All nodes of a file's syntax tree."""
+    return list(ast.walk(ast.parse(file.read_text())))
+
+
 def literals(file: Path) -> Iterator[str]:
     """All string literals of a file, docstrings too."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in parsed(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -56,11 +63,10 @@ def imports_in(text: str) -> set[str]:
     return found
 
 
-def names_in_code(source: str) -> set[str]:
+def names_in_code(nodes: Iterable[ast.AST]) -> set[str]:
     """The dotted names of the package that a program imports or uses."""
     found: set[str] = set()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    for node in nodes:
         found |= _imported(node)
         if isinstance(node, ast.Attribute) and (name := _dotted(node)) is not None:
             found.add(name)
