@@ -11,8 +11,9 @@ the option endingTimestamp.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -31,6 +32,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from flintmq.spark.narrowing import EVERYTHING, Narrowing
 from flintmq.spark.offsets import OFFSET_MAX
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
@@ -54,30 +56,6 @@ _OF_TEXT: Final = (EqualTo, EqualNullSafe, In, StringStartsWith, StringEndsWith,
 _OF_NUMBERS: Final = (EqualTo, EqualNullSafe, In, *_BY_ORDER)
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
-    """What is left to read of the whole."""
-
-    start: int = 0
-    end: int = OFFSET_MAX
-    """Behind the last offset."""
-    since_ms: int | None = None
-    """No row before the first record of this time or later is wanted."""
-    of_topic: tuple[Filter, ...] = ()
-    of_partition: tuple[Filter, ...] = ()
-
-    def admits(self, topic: str, partition: int) -> bool:
-        """Whether the partition can have rows at all."""
-        return (
-            self.start < self.end
-            and all(_holds(one, topic) for one in self.of_topic)
-            and all(_holds(one, partition) for one in self.of_partition)
-        )
-
-
-EVERYTHING: Final = Narrowing()
-
-
 def narrow(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
     """What they leave to read, and those that Spark must evaluate on what is read."""
     narrowing, left = EVERYTHING, []
@@ -93,9 +71,9 @@ def _apply(narrowing: Narrowing, one: Filter) -> tuple[Narrowing, bool]:
     """Narrowed by one filter, and whether that is all the filter says."""
     column = _column(one)
     if column == "topic" and _compares(one, _OF_TEXT, str):
-        return replace(narrowing, of_topic=(*narrowing.of_topic, one)), True
+        return replace(narrowing, topic_tests=(*narrowing.topic_tests, partial(_holds, one))), True
     if column == "partition" and _compares(one, _OF_NUMBERS, int):
-        return replace(narrowing, of_partition=(*narrowing.of_partition, one)), True
+        return replace(narrowing, partition_tests=(*narrowing.partition_tests, partial(_holds, one))), True
     if column == "offset" and not isinstance(one, Not) and _compares(one, _OF_NUMBERS, int):
         start, end, exact = _offsets(one)
         return replace(narrowing, start=max(narrowing.start, start), end=min(narrowing.end, end)), exact

@@ -17,8 +17,8 @@ from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.failures import check
 from flintmq.client.view import TopicView
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
-from flintmq.spark.filters import Narrowing
 from flintmq.spark.losses import report_loss, span
+from flintmq.spark.narrowing import Narrowing
 from flintmq.spark.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,

@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 from flintmq.columnar.decode import COLUMNS, schema_of
 from flintmq.errors import ConfigurationError
 from flintmq.spark.connecting import client_of
-from flintmq.spark.filters import EVERYTHING, narrow
+from flintmq.spark.filters import narrow
+from flintmq.spark.narrowing import EVERYTHING
 from flintmq.spark.options import SourceOptions, parse
 from flintmq.spark.planning import Planner
 from flintmq.spark.ranges import OffsetRange

@@ -26,7 +26,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from flintmq.spark.filters import EVERYTHING, Narrowing, narrow
+from flintmq.spark.filters import narrow
+from flintmq.spark.narrowing import EVERYTHING, Narrowing
 from flintmq.spark.offsets import OFFSET_MAX
 
 OFFSET, PARTITION, TOPIC, TIMESTAMP = ("offset",), ("partition",), ("topic",), ("timestamp",)

@@ -21,7 +21,8 @@ from flintmq.protocol.messages import (
     MetadataRequest,
 )
 from flintmq.spark import planning
-from flintmq.spark.filters import EVERYTHING, Narrowing, narrow
+from flintmq.spark.filters import narrow
+from flintmq.spark.narrowing import EVERYTHING, Narrowing
 from flintmq.spark.options import parse
 from flintmq.spark.planning import Planner
 from flintmq.spark.ranges import OffsetRange
