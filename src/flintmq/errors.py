@@ -5,12 +5,13 @@
     ├── StorageError         the disk failed us: answered with KAFKA_STORAGE_ERROR, and logged
     │   └── LogOffline       a log whose fsync failed, or whose folder is gone: nothing is served from it
     ├── CorruptionError      bytes on disk that fail their check: repaired at recovery, else refused
+    ├── MetadataStoreError   the metadata store did not apply a change, or may not have: answered, to be retried
     ├── ProtocolError        bytes on a connection that make no sense: closes that connection only
     │   └── UnsupportedVersion   a request whose version is not served
     └── ConfigurationError   a setting that cannot be: the program says what to do and does not start
 
-Only `broker.dispatch` turns these into wire codes. Anything else that escapes is a bug: it is logged
-with its traceback and the client is told UNKNOWN_SERVER_ERROR.
+`error_code_of` is the one place where an exception becomes a wire code. Anything else that escapes is a bug: it is
+logged with its traceback, and the client gets UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -183,6 +184,10 @@ class CorruptionError(FlintError):
     """Stored bytes that fail their CRC or make no sense."""
 
 
+class MetadataStoreError(FlintError):
+    """The metadata store did not apply what was asked of it, or may not have."""
+
+
 class ProtocolError(FlintError):
     """A connection sent bytes that cannot be read as a request."""
 
@@ -193,3 +198,16 @@ class UnsupportedVersion(ProtocolError):
 
 class ConfigurationError(FlintError):
     """A setting that is unknown or has an impossible value."""
+
+
+def error_code_of(error: BaseException) -> ErrorCode:
+    """Return the wire code of an exception."""
+    if isinstance(error, RequestError):
+        return error.code
+    if isinstance(error, StorageError | OSError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, CorruptionError):
+        return ErrorCode.CORRUPT_MESSAGE
+    if isinstance(error, MetadataStoreError):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.UNKNOWN_SERVER_ERROR

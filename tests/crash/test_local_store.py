@@ -19,16 +19,7 @@ from typing import Any, Literal, TypeVar
 import pytest
 
 from flintmq.cluster.local_store import LocalStore
-from flintmq.cluster.metadata_store import (
-    Change,
-    Compacted,
-    Item,
-    Lease,
-    Put,
-    StoreError,
-    Unavailable,
-    Uncertain,
-)
+from flintmq.cluster.metadata_store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
 from flintmq.effects.simulated import (
     SimulatedClock,
     SimulatedDisk,
@@ -36,7 +27,7 @@ from flintmq.effects.simulated import (
     SimulatedFile,
     SimulatedLoop,
 )
-from flintmq.errors import CorruptionError, FlintError, StorageError
+from flintmq.errors import CorruptionError, FlintError, MetadataStoreError, StorageError
 
 T = TypeVar("T")
 State = dict[str, Item]
@@ -225,7 +216,7 @@ class Life:
                 outcome = await store.txn(expect if random.random() < 0.5 else {}, writes)
                 assert outcome.revision >= view.revision
                 self.seen = max(self.seen, outcome.revision)
-            except StoreError:
+            except MetadataStoreError:
                 return
 
 

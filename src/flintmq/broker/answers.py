@@ -1,12 +1,10 @@
-"""Answers as bytes, and errors as wire codes. The one place where an exception becomes a code."""
+"""Responses as bytes, and the text that explains an error to a client."""
 
 from __future__ import annotations
 
 import struct
 
 from flintmq.broker.request import Pieces, Request
-from flintmq.cluster.metadata_store import StoreError
-from flintmq.errors import CorruptionError, ErrorCode, RequestError, StorageError
 from flintmq.protocol.compiler import encoder
 from flintmq.protocol.header import response_header, response_is_flexible
 from flintmq.protocol.structures import Message
@@ -42,15 +40,3 @@ def reason_of(error: BaseException) -> str:
 def cut(text: str) -> str:
     """To a readable length: it may quote what a client sent, and the wire takes no more than 32 KiB."""
     return text if len(text) <= _REASON_MAX else f"{text[:_REASON_MAX]}…"
-
-
-def error_code_of(error: BaseException) -> ErrorCode:
-    if isinstance(error, RequestError):
-        return error.code
-    if isinstance(error, StorageError | OSError):
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if isinstance(error, CorruptionError):
-        return ErrorCode.CORRUPT_MESSAGE
-    if isinstance(error, StoreError):
-        return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode.UNKNOWN_SERVER_ERROR

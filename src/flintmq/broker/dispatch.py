@@ -13,12 +13,12 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from flintmq.broker.answers import encode_answer, error_code_of, reason_of
+from flintmq.broker.answers import encode_answer, reason_of
 from flintmq.broker.apis import APIS, Api, served
 from flintmq.broker.failures import error_codes_in
 from flintmq.broker.request import Connection, Pieces, Request
 from flintmq.broker.services import Services
-from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters
 from flintmq.protocol import messages
 from flintmq.protocol.compiler import decoder

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.broker.answers import error_code_of
 from flintmq.cluster.partitions import Partitions
 from flintmq.coordination.coordinator import Coordinator
 from flintmq.effects import Clock
-from flintmq.errors import ErrorCode, FlintError
+from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.groups.machine import Groups
 from flintmq.metrics import TransactionCounters
 from flintmq.model.markers import Marker

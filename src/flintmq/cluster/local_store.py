@@ -27,14 +27,13 @@ from flintmq.cluster.metadata_store import (
     LeaseLost,
     Outcome,
     Put,
-    StoreError,
     TooLarge,
     Unavailable,
     Uncertain,
     View,
 )
 from flintmq.effects import Clock, Disk, Executor, Timers
-from flintmq.errors import StorageError
+from flintmq.errors import MetadataStoreError, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -300,13 +299,13 @@ class LocalStore:
         while self._queue:
             queue, self._queue = self._queue, []
             draft = Draft(self._keyspace, self._leases)
-            decided: list[tuple[_Reply, Outcome | StoreError]] = []
+            decided: list[tuple[_Reply, Outcome | MetadataStoreError]] = []
             for decision, reply in queue:
                 if reply.done():
                     continue  # given up by its caller before it was decided
                 try:
                     decided.append((reply, decision(draft)))
-                except StoreError as error:
+                except MetadataStoreError as error:
                     decided.append((reply, error))
             if draft.changes:
                 self._executor.submit(
@@ -320,7 +319,7 @@ class LocalStore:
     def _appended(
         self,
         draft: Draft,
-        decided: Sequence[tuple[_Reply, Outcome | StoreError]],
+        decided: Sequence[tuple[_Reply, Outcome | MetadataStoreError]],
         _: None,
         error: BaseException | None,
     ) -> None:
@@ -345,7 +344,7 @@ class LocalStore:
         self._snapshot_due_bytes = max(self._snapshot_after_bytes, 2 * (size_bytes or 0))
         self._proceed()
 
-    def _apply(self, draft: Draft, decided: Sequence[tuple[_Reply, Outcome | StoreError]]) -> None:
+    def _apply(self, draft: Draft, decided: Sequence[tuple[_Reply, Outcome | MetadataStoreError]]) -> None:
         for change in draft.changes:
             self._keyspace.apply(change)
         for lease_id, lease in draft.revoked.items():

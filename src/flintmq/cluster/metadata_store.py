@@ -5,13 +5,12 @@ that last wrote it: the token to compare against, meaningful in this store only.
 empty one, or one that deletes nothing makes no revision. Whoever keeps an image of the store builds it with
 `get` and then `watch(after=view.revision)`; nothing is missed between the two.
 
-    FlintError
-    └── StoreError
-        ├── Unavailable   surely not applied: it may be tried again
-        ├── Uncertain     a transaction that may or may not have been applied: read, then decide
-        ├── Compacted     the history asked for is gone, or the store was restored: `get`, then watch again
-        ├── LeaseLost     the lease is unknown, revoked or expired
-        └── TooLarge      more than `max_ops` or `max_bytes`
+    MetadataStoreError    (in `errors`)
+    ├── Unavailable   surely not applied: it may be tried again
+    ├── Uncertain     a transaction that may or may not have been applied: read, then decide
+    ├── Compacted     the history asked for is gone, or the store was restored: `get`, then watch again
+    ├── LeaseLost     the lease is unknown, revoked or expired
+    └── TooLarge      more than `max_ops` or `max_bytes`
 
 This module must not know of topics or brokers, nor of any implementation.
 """
@@ -22,30 +21,26 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from flintmq.errors import FlintError
+from flintmq.errors import MetadataStoreError
 
 
-class StoreError(FlintError):
-    """The metadata store did not do what was asked."""
-
-
-class Unavailable(StoreError):
+class Unavailable(MetadataStoreError):
     """The store cannot answer; nothing was applied."""
 
 
-class Uncertain(StoreError):
+class Uncertain(MetadataStoreError):
     """The transaction may have been applied, or may still turn out to be."""
 
 
-class Compacted(StoreError):
+class Compacted(MetadataStoreError):
     """The store no longer has the changes after the revision given."""
 
 
-class LeaseLost(StoreError):
+class LeaseLost(MetadataStoreError):
     """A write named a lease that does not live."""
 
 
-class TooLarge(StoreError):
+class TooLarge(MetadataStoreError):
     """The transaction exceeds the limits of the store."""
 
 

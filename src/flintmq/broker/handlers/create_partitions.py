@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode, FlintError
+from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.topics import NewTopic, check_total
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from flintmq.settings import describe_topic

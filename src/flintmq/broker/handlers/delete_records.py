@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
 from flintmq.cluster.leadership import led_partition
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.record_deletion import delete_records, new_start
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
 from flintmq.cluster.leadership import led_partition
-from flintmq.errors import ErrorCode, FlintError, LogOffline
+from flintmq.errors import ErrorCode, FlintError, LogOffline, error_code_of
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Isolation, Log

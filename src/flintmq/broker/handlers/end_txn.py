@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.errors import FlintError
+from flintmq.errors import FlintError, error_code_of
 from flintmq.model.batch import NO_PRODUCER_ID
 from flintmq.protocol.messages import EndTxnRequest
 from flintmq.protocol.structures import Message

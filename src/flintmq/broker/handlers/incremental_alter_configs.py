@@ -11,11 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from flintmq.broker import loggers
-from flintmq.broker.answers import error_code_of, reason_of
+from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import TOPICS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.cluster.config_changes import ConfigChanges, ResourceType, check_node
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from flintmq.settings import Alteration
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from flintmq.transactions.replies import init_response

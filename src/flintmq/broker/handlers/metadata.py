@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
 from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
 from flintmq.cluster.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 

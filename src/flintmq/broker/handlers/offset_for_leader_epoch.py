@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of
 from flintmq.broker.request import Request
 from flintmq.cluster.leadership import end_of_epoch, led_partition
-from flintmq.errors import FlintError
+from flintmq.errors import FlintError, error_code_of
 from flintmq.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:

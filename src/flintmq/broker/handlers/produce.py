@@ -14,13 +14,13 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import error_code_of, finish_answer, reason_of, start_answer
+from flintmq.broker.answers import finish_answer, reason_of, start_answer
 from flintmq.broker.request import Pieces, Request
 from flintmq.broker.transactional import Admission
 from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
-from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
+from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
 from flintmq.model.batch import TRANSACTIONAL, BatchHeader, read_header
 from flintmq.model.records import RecordError
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
