@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = (
     "flintmq/columnar/plain_walk.py",
-    "flintmq/model/record_walk.py",
+    "flintmq/records/record_walk.py",
     "flintmq/storage/compaction/keys.py",
     "flintmq/storage/compaction/filtering.py",
 )

@@ -21,9 +21,9 @@ from flintmq.columnar import plain_walk, table
 from flintmq.columnar.decode import COLUMNS, decode
 from flintmq.columnar.varints import Payload, Places
 from flintmq.columnar.walking import Spans
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import Header, build_batch, records_of
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import Header, build_batch, records_of
 
 _TIME_MS: Final = 1_700_000_000_000
 _UNPACKED_MAX: Final = 1 << 30

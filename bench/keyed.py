@@ -16,8 +16,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from flintmq.model.batch import CRC_START, LENGTH_END
-from flintmq.model.records import MAGIC, append_varint
+from flintmq.records.batch import CRC_START, LENGTH_END
+from flintmq.records.record import MAGIC, append_varint
 
 RECORD_BYTES: Final = 100
 BATCH_RECORDS: Final = 148

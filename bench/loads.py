@@ -18,10 +18,10 @@ from crc32c import crc32c
 
 from bench.wire import Connection, body_of, frame
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import CRC_POSITION, CRC_START, HEADER_SIZE, advance_sequence, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from flintmq.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, advance_sequence, read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import build_batch
 
 COMMON_PRODUCE_VERSION: Final = 8
 COMMON_FETCH_VERSION: Final = 11

@@ -23,8 +23,8 @@ from bench.wire import Connection
 from bench.workloads.latency import ClosedLoop
 from bench.workloads.streams import IN_FLIGHT
 from bench.workloads.target import Target, Workload, alter_configs, end_offsets
-from flintmq.model.batch import read_header
 from flintmq.protocol.messages import FetchRequest, FetchResponse
+from flintmq.records.batch import read_header
 
 _MIB: Final = 1024 * 1024
 _SEGMENT_BYTES: Final = 64 * _MIB

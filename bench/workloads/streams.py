@@ -20,7 +20,7 @@ from bench.loads import (
     ProduceLoad,
 )
 from bench.workloads.target import Target, Workload, producer_identity
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 
 IN_FLIGHT: Final = 5
 

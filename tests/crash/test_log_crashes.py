@@ -15,7 +15,7 @@ import pytest
 import flintmq.storage.scanning
 from flintmq.cluster.partition import Partition
 from flintmq.effects.simulated import SimulatedDisk, SimulatedFile
-from flintmq.model.batch import BatchHeader
+from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
 from flintmq.storage.folder import LogFolder
 from flintmq.storage.producers import ProducerBatch, Producers

@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted import AbortedTransaction
 from support.log_life import TRANSACTIONAL_PRODUCERS, LogLife

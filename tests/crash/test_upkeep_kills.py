@@ -16,8 +16,6 @@ from random import Random
 import pytest
 
 from flintmq.errors import ErrorCode
-from flintmq.model.batch import HEADER_SIZE, read_header
-from flintmq.model.records import Record, build_batch, records_of
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.protocol.messages import (
     DescribeTopicTaskRequest,
@@ -27,6 +25,8 @@ from flintmq.protocol.messages import (
     MaintainTopicRequest,
     MaintainTopicResponse,
 )
+from flintmq.records.batch import HEADER_SIZE, read_header
+from flintmq.records.record import Record, build_batch, records_of
 from support.broker_process import BrokerProcess
 from support.wire import TIMESTAMP, UNPACKED_MAX, Wire, fetch_request
 

@@ -16,19 +16,19 @@ from flintmq.broker.waiting import Waiting
 from flintmq.effects import Executor, File
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedRandom
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
-from flintmq.model.batch import read_header
-from flintmq.model.records import (
+from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, Fetched, encode_response
+from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse, ProduceRequest
+from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX
+from flintmq.protocol.produce import decode_request
+from flintmq.records.batch import read_header
+from flintmq.records.record import (
     CHECKED_ENTRIES_MAX,
     FAULTS_TOLD_MAX,
     RecordError,
     append_varint,
     check_records,
 )
-from flintmq.protocol.compiler import decode, encode
-from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, Fetched, encode_response
-from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse, ProduceRequest
-from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX
-from flintmq.protocol.produce import decode_request
 from flintmq.server.backlog import Backlog
 from flintmq.server.budget import Budget
 from flintmq.server.inbound import FrameBuffer

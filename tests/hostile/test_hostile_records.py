@@ -13,9 +13,6 @@ import pytest
 from crc32c import crc32c
 
 from flintmq.errors import ErrorCode
-from flintmq.model.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
-from flintmq.model.compression import Codec
-from flintmq.model.records import FAULTS_TOLD_MAX, append_varint
 from flintmq.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -23,6 +20,9 @@ from flintmq.protocol.messages import (
     ListOffsetsResponse,
     ProduceResponse,
 )
+from flintmq.records.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
+from flintmq.records.compression import Codec
+from flintmq.records.record import FAULTS_TOLD_MAX, append_varint
 from flintmq.storage.producers import PRODUCERS_MAX
 from support.broker_process import BrokerProcess
 from support.hostile import watched

@@ -10,10 +10,10 @@ import pytest
 from crc32c import crc32c
 
 from flintmq.errors import ErrorCode
-from flintmq.model.batch import CRC_POSITION, CRC_START
-from flintmq.model.compression import Codec
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
+from flintmq.records.batch import CRC_POSITION, CRC_START
+from flintmq.records.compression import Codec
+from flintmq.records.record import build_batch
 from support.broker_process import BrokerProcess, StartBroker
 from support.kafka_clients import CLIENTS, Message
 from support.wire import Wire, batch_of, fetch_request, produce_request, records_in, values_of

@@ -19,7 +19,7 @@ from flintmq.lake import replay as replaying
 from flintmq.lake.options import make_options
 from flintmq.lake.replay import Replay, Selection, replay
 from flintmq.lake.table import Change, TableError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from support import lake_replay_program
 from support.broker_process import BrokerProcess
 from support.lake_replay_program import STEPS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flintmq.columnar import fields, headers, walking
 from flintmq.columnar.decode import COLUMNS, Committed, Decoded, decode, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     CRC_POSITION,
     CRC_START,
     HEADER_SIZE,
@@ -23,10 +23,10 @@ from flintmq.model.batch import (
     BatchHeader,
     read_header,
 )
-from flintmq.model.checksum import crc32c
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker, marker_batch
-from flintmq.model.records import Record, append_record, records_of, with_payload
+from flintmq.records.checksum import crc32c
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker, marker_batch
+from flintmq.records.record import Record, append_record, records_of, with_payload
 from flintmq.storage.aborted import AbortedTransaction
 from support.committed import without_aborted
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from flintmq.effects import read_file
-from flintmq.model.batch import DELETE_HORIZON, BatchHeader
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker
-from flintmq.model.records import Record, build_batch, records_of
+from flintmq.records.batch import DELETE_HORIZON, BatchHeader
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker
+from flintmq.records.record import Record, build_batch, records_of
 from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.job import Summary
 from flintmq.storage.producers import Producers

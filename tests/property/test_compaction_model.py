@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.effects import read_file
-from flintmq.model.batch import DELETE_HORIZON, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import records_of
+from flintmq.records.batch import DELETE_HORIZON, read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import records_of
 from flintmq.storage.aborted import decode_aborted
 from flintmq.storage.compaction.job import GroupResult, Summary
 from flintmq.storage.indexes import OffsetIndex, TimeIndex

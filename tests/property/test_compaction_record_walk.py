@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.record_walk import locate, rebuild, walk
-from flintmq.model.records import append_record
-from flintmq.model.records import walk as read_records
+from flintmq.records.record import append_record
+from flintmq.records.record import walk as read_records
+from flintmq.records.record_walk import locate, rebuild, walk
 
 INT64 = st.integers(-(1 << 62), 1 << 62)
 SHORT = st.one_of(st.none(), st.binary(max_size=140))

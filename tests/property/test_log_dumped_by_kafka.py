@@ -18,8 +18,8 @@ from random import Random
 import pytest
 
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.folder import Assigned, LogFolder

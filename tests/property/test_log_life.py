@@ -19,7 +19,7 @@ from flintmq.cluster import cleaning
 from flintmq.cluster.cleaning import Cleaner
 from flintmq.cluster.partition import Partition
 from flintmq.errors import CorruptionError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.scrubbing import Scrubbed, scrub
 from flintmq.storage.segment import Segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.model.batch import read_header
+from flintmq.records.batch import read_header
 from flintmq.storage.log import Isolation
 from flintmq.storage.lookups import offset_for_time
 from support.batches import produced

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import CorruptionError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.compaction.transactions import Transactions
 from flintmq.storage.log import Isolation, Log

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual
 
 from flintmq.client.maintenance import maintain_topic
 from flintmq.errors import ConfigurationError
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord
 from flintmq.protocol.maintenance import MaintenanceAction
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord
 from flintmq.spark import local_files, reading, segment_reading
 from flintmq.spark.losses import DataLoss
 from flintmq.spark.segments import FileTask

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.metrics import parse
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from support.broker_process import BrokerProcess
 from support.spark_topics import TIME_MS, Topics
 

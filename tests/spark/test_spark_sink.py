@@ -11,8 +11,8 @@ import pytest
 
 from flintmq.client.consumer import Consumer
 from flintmq.client.partitioner import partition_of_key
-from flintmq.model.compression import Codec
-from flintmq.model.records import Record
+from flintmq.records.compression import Codec
+from flintmq.records.record import Record
 from support.broker_process import BrokerProcess
 from support.spark_topics import Topics, numbered
 

@@ -11,8 +11,8 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.raw_producer import IN_FLIGHT_MAX, RawProducer, Records
 from flintmq.client.transactional import begin, describe, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.compression import Codec
-from flintmq.model.records import append_record
+from flintmq.records.compression import Codec
+from flintmq.records.record import append_record
 from flintmq.testing import Broker
 
 PARTITIONS = 3

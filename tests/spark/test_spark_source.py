@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord
 from flintmq.spark import PUSH_FILTERS
 from support.broker_process import BrokerProcess
 from support.spark_topics import TIME_MS, Topics, numbered

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In,
 
 from flintmq.client.failures import ClientError
 from flintmq.errors import ConfigurationError, RequestError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.spark import planning, reading
 from flintmq.spark.losses import DataLoss
 from support.broker_process import BrokerProcess

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flintmq.model.batch import BatchHeader, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import build_batch
+from flintmq.records.batch import BatchHeader, read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import build_batch
 from flintmq.storage.log import Appended, Log
 
 

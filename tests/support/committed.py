@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from flintmq.model.markers import ABORT, control_type
-from flintmq.model.records import Record, records_of
+from flintmq.records.markers import ABORT, control_type
+from flintmq.records.record import Record, records_of
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Isolation, Log
 from support.batches import split

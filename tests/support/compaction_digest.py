@@ -10,8 +10,8 @@ import hashlib
 from random import Random
 
 from flintmq.effects import read_file
-from flintmq.model import record_walk
-from flintmq.model.compression import Codec
+from flintmq.records import record_walk
+from flintmq.records.compression import Codec
 from flintmq.storage.compaction import filtering, keys
 from flintmq.storage.compaction.job import Summary, encode_event
 from support.log_on_disk import NOW_MS, LogOnDisk

@@ -22,10 +22,10 @@ from flintmq.cluster.retention import retain
 from flintmq.cluster.scrub import verify_log
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
-from flintmq.model.batch import BatchHeader
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker
-from flintmq.model.records import build_batch, records_of
+from flintmq.records.batch import BatchHeader
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker
+from flintmq.records.record import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Isolation, Log

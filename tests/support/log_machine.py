@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from support.log_life import PLENTY, TRANSACTIONAL_PRODUCERS, LogLife
 

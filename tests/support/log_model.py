@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from flintmq.model.batch import BatchHeader
-from flintmq.model.markers import Marker
+from flintmq.records.batch import BatchHeader
+from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
 
 BATCHES_REMEMBERED = 5

@@ -8,8 +8,8 @@ from typing import Any
 
 from flintmq.effects import Disk, read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
-from flintmq.model.batch import BatchHeader, place
-from flintmq.model.records import Record, build_batch, records_of
+from flintmq.records.batch import BatchHeader, place
+from flintmq.records.record import Record, build_batch, records_of
 from flintmq.storage.aborted import AbortedTransaction, encode_aborted
 from flintmq.storage.compaction.cleaning import clean
 from flintmq.storage.compaction.job import Event, GroupResult, Job, SegmentInput

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from flintmq.effects import read_file
-from flintmq.model.batch import NO_PRODUCER_ID, BatchHeader, crc_is_right
+from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, crc_is_right
 from flintmq.settings import TopicConfig
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.log import Isolation, Log

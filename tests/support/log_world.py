@@ -17,8 +17,8 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log

@@ -21,8 +21,8 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.lake.opening import Opened
-from flintmq.model.records import NewRecord
 from flintmq.pipeline.running import Outcome, RunOptions, run
+from flintmq.records.record import NewRecord
 from flintmq.spark.options import SourceOptions, Topics
 from flintmq.spark.ranges import OffsetRange
 from flintmq.spark.reading import read_range

@@ -32,11 +32,11 @@ from flintmq.effects.simulated import (
     SimulatedLoop,
     SimulatedRandom,
 )
-from flintmq.model.records import build_batch
 from flintmq.protocol import messages
 from flintmq.protocol.compiler import decode, encode
 from flintmq.protocol.header import response_is_flexible
 from flintmq.protocol.structures import Message
+from flintmq.records.record import build_batch
 from flintmq.storage.folder import LogFolder
 from support.compactions import SimulatedCompactions
 

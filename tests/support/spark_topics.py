@@ -17,8 +17,6 @@ from flintmq.client.admin import add_partitions, create_topic, delete_topic
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.failures import check
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord, build_batch
 from flintmq.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -29,6 +27,8 @@ from flintmq.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord, build_batch
 
 TIME_MS = 1_700_000_000_000
 _TIMEOUT_MS = 30_000

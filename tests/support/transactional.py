@@ -15,7 +15,6 @@ from typing import Any
 
 from flintmq.coordination.machine import Entry
 from flintmq.errors import ErrorCode
-from flintmq.model.records import build_batch, records_of
 from flintmq.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -34,6 +33,7 @@ from flintmq.protocol.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from flintmq.records.record import build_batch, records_of
 from flintmq.storage.log import Isolation
 from flintmq.transactions.decision import TransactionDecision
 from flintmq.transactions.records import encode_key, encode_value

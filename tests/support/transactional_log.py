@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flintmq.model.batch import read_header
-from flintmq.model.markers import Marker
-from flintmq.model.records import build_batch
+from flintmq.records.batch import read_header
+from flintmq.records.markers import Marker
+from flintmq.records.record import build_batch
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Appended
 from support.committed import read_committed

@@ -14,8 +14,6 @@ import struct
 from types import TracebackType
 from typing import TypeVar
 
-from flintmq.model.compression import Codec
-from flintmq.model.records import Record, build_batch, records_of
 from flintmq.protocol import messages
 from flintmq.protocol.compiler import decode, encode
 from flintmq.protocol.header import response_is_flexible
@@ -30,6 +28,8 @@ from flintmq.protocol.messages import (
     ProduceResponse,
 )
 from flintmq.protocol.structures import Message
+from flintmq.records.compression import Codec
+from flintmq.records.record import Record, build_batch, records_of
 
 M = TypeVar("M", bound=Message)
 

@@ -12,8 +12,6 @@ Every method gives the error code; what an answer tells of the producer id and e
 from __future__ import annotations
 
 from flintmq.errors import ErrorCode
-from flintmq.model.batch import read_header
-from flintmq.model.records import build_batch, records_of
 from flintmq.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -30,6 +28,8 @@ from flintmq.protocol.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from flintmq.records.batch import read_header
+from flintmq.records.record import build_batch, records_of
 from support.wire import TIMESTAMP, UNPACKED_MAX, Wire, fetch_request, produce_request
 
 INIT_VERSION, PRODUCE_VERSION, OFFSETS_VERSION, END_VERSION, ADD_VERSION = 5, 12, 5, 5, 3

@@ -36,7 +36,7 @@ from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import Counters
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
 from flintmq.server.listening import Server
 from flintmq.settings import Listener, Loaded

@@ -10,7 +10,7 @@ from flintmq.effects import Clock
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.groups.machine import Groups
 from flintmq.metrics import TransactionCounters
-from flintmq.model.markers import Marker
+from flintmq.records.markers import Marker
 
 Done = Callable[[ErrorCode], object]
 

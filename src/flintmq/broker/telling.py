@@ -14,7 +14,7 @@ from functools import partial
 from flintmq.broker.markers import Markers
 from flintmq.effects import Timers
 from flintmq.errors import ErrorCode
-from flintmq.model.markers import Marker
+from flintmq.records.markers import Marker
 from flintmq.transactions.decision import MarkerWork
 from flintmq.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from flintmq.protocol.produce import ProduceRequest
+from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 
 if TYPE_CHECKING:
     from asyncio import Future

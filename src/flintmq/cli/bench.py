@@ -15,7 +15,7 @@ from flintmq.cli.exits import UsageFailure
 from flintmq.cli.output import note, print_json, print_table, size, warn
 from flintmq.client.admin import create_topic, delete_topic
 from flintmq.errors import FlintError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 
 _CODECS = {codec.label: codec for codec in Codec}
 _DATA_BYTES_MAX = 64 << 30

@@ -16,10 +16,10 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
 from flintmq.client.failures import check
 from flintmq.errors import FlintError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord, build_batch
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END, read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord, build_batch
 
 # The last versions that name topics: every broker understands them, and new topics need no second question.
 _PRODUCE_VERSION, _FETCH_VERSION = 12, 12

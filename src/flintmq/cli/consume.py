@@ -19,7 +19,7 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Consumer
 from flintmq.client.view import TopicView
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 
 @click.command(

@@ -13,7 +13,7 @@ from flintmq.cli.log_files import Batch, FileKind, FileReport, codec_name, files
 from flintmq.cli.output import many, size, time_of
 from flintmq.cli.template import headers_text, json_bytes, json_headers
 from flintmq.errors import RequestError
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 
 @click.command(

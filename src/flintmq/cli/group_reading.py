@@ -13,7 +13,7 @@ from flintmq.client.consumer import Gap
 from flintmq.client.group_consumer import GroupConsumer, Offsets
 from flintmq.client.view import TopicView
 from flintmq.errors import FlintError
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 Print = Callable[[Sequence[tuple[int, Record]]], object]
 

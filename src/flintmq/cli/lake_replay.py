@@ -12,7 +12,7 @@ from flintmq.cli.exits import REMOTE_CODES
 from flintmq.cli.lake_options import check_installed, open_session, place_options, spark_options
 from flintmq.cli.output import many, print_json
 from flintmq.errors import ConfigurationError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 
 _CODECS = {codec.label: codec for codec in Codec}
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from flintmq.effects.real import RealDisk, RealFile
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import MAGIC, Record, records_of
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import MAGIC, Record, records_of
 from flintmq.storage import checkpoints
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.folder import CLEAN_SHUTDOWN, DELETED

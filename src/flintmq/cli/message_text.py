@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flintmq.errors import ConfigurationError, FlintError
-from flintmq.model.records import Header
+from flintmq.records.record import Header
 
 
 class UnreadableLine(FlintError):

@@ -18,7 +18,7 @@ from flintmq.cli.message_text import MessageText, parse_headers, unescape
 from flintmq.cli.output import many, note, print_json
 from flintmq.client.producer import ALL, LEADER, NONE, Delivery, Producer
 from flintmq.errors import FlintError
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 
 _ACKS = {"0": NONE, "1": LEADER, "all": ALL, "-1": ALL}
 _CODECS = {codec.label: codec for codec in Codec}

@@ -15,7 +15,7 @@ from typing import Any
 from flintmq.cli.message_text import unescape
 from flintmq.cli.output import time_of
 from flintmq.errors import ConfigurationError
-from flintmq.model.records import Header, Record
+from flintmq.records.record import Header, Record
 from flintmq.settings.declaration import nearest
 
 Printer = Callable[[str, int, Record], bytes]

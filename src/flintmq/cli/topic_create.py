@@ -11,7 +11,7 @@ from flintmq.cli.topic_settings import parse_topic_settings
 from flintmq.client.admin import BROKER_DEFAULT, CreatedTopic, create_topic
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 
 
 @click.command(

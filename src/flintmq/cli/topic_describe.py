@@ -22,7 +22,7 @@ from flintmq.client.admin import (
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.failures import NotFlintMQ
 from flintmq.client.maintenance import PartitionHealth, topic_health
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 
 
 @click.command(

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.failures import check
 from flintmq.errors import FlintError, ProtocolError
-from flintmq.model.uuids import encode_uuid
 from flintmq.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,6 +29,7 @@ from flintmq.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from flintmq.records.uuids import encode_uuid
 from flintmq.settings import ConfigSource
 
 EARLIEST, LATEST = -2, -1

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from flintmq.model.batch import HEADER_SIZE, advance_sequence
-from flintmq.model.records import NewRecord
+from flintmq.records.batch import HEADER_SIZE, advance_sequence
+from flintmq.records.record import NewRecord
 
 # Length, attributes, two deltas, the lengths of key and value and the header count, at their longest.
 _RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5

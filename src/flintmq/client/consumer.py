@@ -21,9 +21,9 @@ from flintmq.client.fetching import read_batches
 from flintmq.client.retries import RETRIABLE
 from flintmq.client.view import TopicView
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError
-from flintmq.model.committed import Committed
-from flintmq.model.records import Record
 from flintmq.protocol.messages import FetchRequest, FetchResponse
+from flintmq.records.read_committed import Committed
+from flintmq.records.record import Record
 
 MAX_WAIT_MS: Final = 500
 PARTITION_BYTES: Final = 1024 * 1024

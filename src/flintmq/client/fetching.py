@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from flintmq.effects import Buffer
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
-from flintmq.model.committed import Committed
-from flintmq.model.records import MAGIC, Record, records_of
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.records.read_committed import Committed
+from flintmq.records.record import MAGIC, Record, records_of
 
 UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
 """What one batch may unpack to; more is taken for an attack."""

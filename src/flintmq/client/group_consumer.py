@@ -21,7 +21,7 @@ from flintmq.client.consumer import MAX_WAIT_MS, Consumer, Gap
 from flintmq.client.groups import committed_offsets
 from flintmq.client.membership import Membership
 from flintmq.client.view import TopicView
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 COMMIT_INTERVAL_S: Final = 5.0
 TOPICS_INTERVAL_S: Final = 30.0

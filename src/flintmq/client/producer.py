@@ -22,15 +22,15 @@ from flintmq.client.partitioner import StickyPartition, partition_of_key
 from flintmq.client.retries import MAYBE_DONE, RETRIABLE
 from flintmq.client.view import TopicView
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
-from flintmq.model.batch import HEADER_SIZE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from flintmq.model.compression import Codec
-from flintmq.model.records import Header, NewRecord, build_batch
 from flintmq.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
 )
+from flintmq.records.batch import HEADER_SIZE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from flintmq.records.compression import Codec
+from flintmq.records.record import Header, NewRecord, build_batch
 
 ALL, LEADER, NONE = -1, 1, 0
 """What `acks` may be."""

@@ -23,16 +23,16 @@ from flintmq.client.retries import RETRIABLE
 from flintmq.client.transactional import OpenedTransaction
 from flintmq.effects import Buffer
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
-from flintmq.model.batch import NO_EPOCH, TRANSACTIONAL, BatchHeader, advance_sequence
-from flintmq.model.compression import Codec
-from flintmq.model.records import MAGIC, with_payload
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
 )
+from flintmq.records.batch import NO_EPOCH, TRANSACTIONAL, BatchHeader, advance_sequence
+from flintmq.records.compression import Codec
+from flintmq.records.record import MAGIC, with_payload
+from flintmq.records.uuids import ZERO_UUID
 
 IN_FLIGHT_MAX: Final = 5
 """Batches of one producer in one partition that a broker recognises when they come again."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from flintmq.client.addresses import Address
 from flintmq.errors import ErrorCode
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import MetadataResponse
+from flintmq.records.uuids import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)

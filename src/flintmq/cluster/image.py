@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from flintmq.cluster import keys
 from flintmq.cluster.metadata_store import Item
-from flintmq.model.uuids import decode_uuid
+from flintmq.records.uuids import decode_uuid
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from flintmq.cluster.metadata_store import Change, Item
 from flintmq.effects import Disk, File, read_file, write_atomically
 from flintmq.errors import CorruptionError, StorageError
-from flintmq.model.checksum import crc32c
+from flintmq.records.checksum import crc32c
 
 log = logging.getLogger(__name__)
 

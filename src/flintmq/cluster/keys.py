@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 
 CLUSTER = "/cluster"
 PRODUCER_IDS = "/producer-ids"

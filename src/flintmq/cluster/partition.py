@@ -13,7 +13,7 @@ from typing import Protocol
 from flintmq.cluster.image import is_internal
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     LOG_APPEND_TIME,
     BatchHeader,
     check_produced,
@@ -21,9 +21,9 @@ from flintmq.model.batch import (
     set_append_time,
     set_create_time,
 )
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker
-from flintmq.model.records import check_records, payload_of, with_payload
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker
+from flintmq.records.record import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
 from flintmq.storage.flushing import Done, Flusher
 from flintmq.storage.log import Appended, Log

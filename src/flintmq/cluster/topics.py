@@ -13,7 +13,7 @@ from flintmq.cluster.metadata import Metadata
 from flintmq.cluster.metadata_store import Put
 from flintmq.effects import Random
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 from flintmq.settings import parse_topic_config
 
 NAME_SIZE_MAX = 249

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from flintmq.columnar.varints import WORD_SIZE, Flags, Payload, Places
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     CODEC_MASK,
     CRC_START,
     HEADER_SIZE,
@@ -26,8 +26,8 @@ from flintmq.model.batch import (
     LOG_APPEND_TIME,
     RECORD_SIZE_MIN,
 )
-from flintmq.model.checksum import crc32c
-from flintmq.model.records import MAGIC, payload_of
+from flintmq.records.checksum import crc32c
+from flintmq.records.record import MAGIC, payload_of
 
 Numbers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]

@@ -21,9 +21,9 @@ from flintmq.columnar.batches import ROWS_MAX, Batches, Source, parts_of, scan
 from flintmq.columnar.table import COLUMNS, Table, schema_of
 from flintmq.columnar.varints import Flags
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import CONTROL, TRANSACTIONAL, read_header
-from flintmq.model.committed import Committed
-from flintmq.model.compression import Buffer
+from flintmq.records.batch import CONTROL, TRANSACTIONAL, read_header
+from flintmq.records.compression import Buffer
+from flintmq.records.read_committed import Committed
 
 __all__ = ["COLUMNS", "Committed", "Decoded", "decode", "decode_in_parts", "schema_of"]
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from flintmq.model.compression import Buffer
+from flintmq.records.compression import Buffer
 
 Places = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

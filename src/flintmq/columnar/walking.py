@@ -17,7 +17,7 @@ import numpy as np
 
 from flintmq.columnar import plain_walk
 from flintmq.columnar.varints import BadRow, Payload, Places, refuse
-from flintmq.model.batch import RECORD_SIZE_MIN
+from flintmq.records.batch import RECORD_SIZE_MIN
 
 # A step costs much the same for one batch as for hundreds: below this a walk one by one is cheaper.
 _LANES_MIN: Final = 256 if plain_walk.IS_COMPILED else 40

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from flintmq.coordination.machine import Stored
 from flintmq.errors import CorruptionError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
-from flintmq.model.markers import COMMIT, control_type
-from flintmq.model.records import records_of
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.records.markers import COMMIT, control_type
+from flintmq.records.record import records_of
 from flintmq.storage.segment import FileRange
 
 _UNPACKED_BYTES_MAX = 256 * 1024 * 1024

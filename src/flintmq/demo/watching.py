@@ -14,7 +14,7 @@ from flintmq.client.addresses import parse_address
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Consumer
 from flintmq.demo.figures import Figures
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 BOUGHT: Final = "bought"
 DEAD: Final = "demo.dead"

@@ -30,8 +30,8 @@ from flintmq.lake.shaping import ERROR, POISON
 from flintmq.lake.store import Store
 from flintmq.lake.table import TopicProgress
 from flintmq.lake.writing import Layout
-from flintmq.model.compression import Codec
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from flintmq.records.compression import Codec
 from flintmq.spark.sink_options import SinkOptions
 from flintmq.spark.writing import RowWriter
 

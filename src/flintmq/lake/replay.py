@@ -28,8 +28,8 @@ from flintmq.lake.store import open_store
 from flintmq.lake.syncing_table import table_of
 from flintmq.lake.table import State, Table, TableError
 from flintmq.lake.workers import in_workers
-from flintmq.model.batch import HEADER_SIZE
-from flintmq.model.compression import Codec
+from flintmq.records.batch import HEADER_SIZE
+from flintmq.records.compression import Codec
 from flintmq.spark.connecting import client_of
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from flintmq.lake.audit_reading import LakeRows
 from flintmq.lake.audit_report import Kind
 from flintmq.lake.store import Store
 from flintmq.lake.table import TableError
-from flintmq.model.compression import Codec
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from flintmq.records.compression import Codec
 from flintmq.spark.connecting import client_of
 from flintmq.spark.options import SourceOptions
 

@@ -28,10 +28,10 @@ from flintmq.client.raw_producer import RawProducer
 from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.columnar.arrays import HEADER, HEADERS
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.compression import Codec
 from flintmq.pipeline.originals import Letter, Originals
 from flintmq.pipeline.staging import Dead
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from flintmq.records.compression import Codec
 from flintmq.spark.sink_options import SinkOptions
 from flintmq.spark.writing import RowWriter
 

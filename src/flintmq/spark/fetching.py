@@ -16,8 +16,8 @@ from flintmq.client.connection import BrokerConnection
 from flintmq.client.failures import ClientError, check
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import FetchRequest, FetchResponse
+from flintmq.records.uuids import ZERO_UUID
 from flintmq.spark.ranges import OffsetRange
 
 Fetched = FetchResponse.PartitionData

@@ -25,8 +25,8 @@ from flintmq.client.producer import Producer
 from flintmq.client.transactional import OpenedTransaction
 from flintmq.client.view import TopicView
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.compression import Codec
-from flintmq.model.records import Record
+from flintmq.records.compression import Codec
+from flintmq.records.record import Record
 
 VERSION: Final = 1
 _PARTITION: Final = 0

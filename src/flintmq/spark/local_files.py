@@ -20,8 +20,8 @@ from flintmq.client.segments import SegmentFile
 from flintmq.effects import File, read_file
 from flintmq.effects.real import RealDisk
 from flintmq.errors import FlintError
-from flintmq.model.batch import HEADER_SIZE, read_header
-from flintmq.model.records import MAGIC
+from flintmq.records.batch import HEADER_SIZE, read_header
+from flintmq.records.record import MAGIC
 from flintmq.spark.reading import whole_part
 from flintmq.storage.indexes import floor_in_offset_file
 from flintmq.storage.segment import INDEX, LOG

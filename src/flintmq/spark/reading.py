@@ -19,7 +19,7 @@ from flintmq.client.admin import EARLIEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.columnar.decode import Committed, Decoded, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END
 from flintmq.spark.connecting import client_of
 from flintmq.spark.fetching import Fetched, PartitionFetcher, TopicGone
 from flintmq.spark.losses import report_loss, span

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.errors import ConfigurationError
-from flintmq.model.compression import CODEC_BY_NAME, Codec
+from flintmq.records.compression import CODEC_BY_NAME, Codec
 
 BATCH_BYTES: Final = 256 * 1024
 LEDGER_TOPIC: Final = "__flintmq_spark_ledger"

@@ -21,8 +21,8 @@ from flintmq.client.raw_producer import RawProducer, Records
 from flintmq.columnar.encode import Payload, Rows, content_sizes, encode
 from flintmq.columnar.partitioning import NO_KEY, Spread, partitions_of_keys
 from flintmq.errors import ConfigurationError
-from flintmq.model.batch import HEADER_SIZE
-from flintmq.model.compression import Codec
+from flintmq.records.batch import HEADER_SIZE
+from flintmq.records.compression import Codec
 from flintmq.spark.sink_options import SinkOptions
 
 GATHER_BYTES: Final = 4 * 1024 * 1024

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from flintmq.effects import Clock, Disk, Executor, read_file, write_atomically, write_plainly
 from flintmq.errors import ConfigurationError, CorruptionError, StorageError
 from flintmq.metrics import LogCounters
-from flintmq.model.uuids import encode_uuid
+from flintmq.records.uuids import encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage import checkpoints
 from flintmq.storage.checkpoints import TopicPartition

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from flintmq.effects import Disk, write_plainly
 from flintmq.errors import CorruptionError, ErrorCode, LogOffline, RequestError, StorageError
 from flintmq.metrics import LogCounters
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     HEADER_SIZE,
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -30,8 +30,8 @@ from flintmq.model.batch import (
     place,
     read_header,
 )
-from flintmq.model.checksum import crc32c
-from flintmq.model.markers import Marker, marker_batch
+from flintmq.records.checksum import crc32c
+from flintmq.records.markers import Marker, marker_batch
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted import AbortedTransaction, encode_aborted
 from flintmq.storage.compaction.swapping import Swap, rename_cleaned

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from flintmq.effects import Disk
 from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageError
-from flintmq.model.batch import LOG_APPEND_TIME, BatchHeader
-from flintmq.model.records import records_of
+from flintmq.records.batch import LOG_APPEND_TIME, BatchHeader
+from flintmq.records.record import records_of
 from flintmq.storage.log import Log
 from flintmq.storage.segment import Segment
 

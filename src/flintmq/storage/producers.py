@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
-from flintmq.model.checksum import crc32c
-from flintmq.model.markers import Marker
+from flintmq.records.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
+from flintmq.records.checksum import crc32c
+from flintmq.records.markers import Marker
 
 BATCHES_KEPT = 5
 EPOCH_MAX = (1 << 15) - 1

@@ -12,9 +12,9 @@ from collections.abc import Container
 
 from flintmq.effects import ASIDE, read_file
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
-from flintmq.model.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
-from flintmq.model.records import records_of
+from flintmq.records.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
+from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
+from flintmq.records.record import records_of
 from flintmq.storage.log import Log
 from flintmq.storage.lookups import UNPACKED_BYTES_MAX
 from flintmq.storage.producers import Producers

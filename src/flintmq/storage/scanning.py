@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.effects import File
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     CONTROL,
     CRC_START,
     HEADER_SIZE,
@@ -18,7 +18,7 @@ from flintmq.model.batch import (
     crc_is_right,
     read_header,
 )
-from flintmq.model.checksum import crc32c
+from flintmq.records.checksum import crc32c
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
 

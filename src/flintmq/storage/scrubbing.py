@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flintmq.model.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
 from flintmq.storage.log import CorruptRange
 from flintmq.storage.segment import Segment
 

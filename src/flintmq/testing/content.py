@@ -14,14 +14,14 @@ from flintmq.client.partitioner import partition_of_key
 from flintmq.cluster.partition import UNPACKED_BYTES_MAX, Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.errors import ErrorCode, RequestError, StorageError
-from flintmq.model.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
-from flintmq.model.records import Header, build_batch, records_of
 from flintmq.protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from flintmq.records.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
+from flintmq.records.record import Header, build_batch, records_of
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Isolation
 

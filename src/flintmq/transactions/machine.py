@@ -16,7 +16,6 @@ from typing import Final
 
 from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.protocol.messages import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
@@ -24,6 +23,7 @@ from flintmq.protocol.messages import (
     ListTransactionsRequest,
 )
 from flintmq.protocol.structures import Message
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.transactions import replies, rules
 from flintmq.transactions.decision import MarkerWork, TransactionDecision, markers_of
 from flintmq.transactions.listing import list_transactions

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from flintmq.errors import ErrorCode
-from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.protocol.messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
@@ -19,6 +18,7 @@ from flintmq.protocol.messages import (
     EndTxnResponse,
     InitProducerIdResponse,
 )
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.transactions.transaction import TopicPartition, Transaction
 
 AddedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction

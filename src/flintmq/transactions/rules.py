@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,

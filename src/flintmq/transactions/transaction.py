@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 TopicPartition = tuple[str, int]
 

@@ -18,8 +18,8 @@ from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.groups import commits
 from flintmq.groups.machine import Groups
-from flintmq.model.batch import NO_PRODUCER_ID, BatchHeader, read_header
-from flintmq.model.markers import Marker
+from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
+from flintmq.records.markers import Marker
 from flintmq.storage.log import Appended, Isolation, Log
 from flintmq.storage.segment import FileRange
 

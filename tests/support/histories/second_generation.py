@@ -13,7 +13,6 @@ from collections import Counter
 from typing import TypeVar
 
 from flintmq.errors import ErrorCode
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import (
     EndTxnRequest,
     EndTxnResponse,
@@ -23,6 +22,7 @@ from flintmq.protocol.messages import (
     ProduceResponse,
 )
 from flintmq.protocol.structures import Message
+from flintmq.records.record import build_batch
 from support.histories.clients import STEP_S, Client, Scene
 from support.histories.history import End, GaveUp, Outcome, Place, Send
 from support.wire import Wire

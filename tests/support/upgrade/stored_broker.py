@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -32,6 +31,7 @@ from flintmq.protocol.messages import (
     InitProducerIdResponse,
     ProduceResponse,
 )
+from flintmq.records.record import build_batch
 from support import command
 from support.broker_process import BrokerProcess
 from support.upgrade.archives import pack, write_expected

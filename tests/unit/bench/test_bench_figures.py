@@ -14,7 +14,7 @@ from bench.figures import Comparison, Figure, Kind, compare, cpu, percentile
 from bench.loads import BatchShape, ProduceLoad, ProducerIdentity, Topic
 from bench.suite import Measurement, Results
 from bench.workloads import WORKLOADS
-from flintmq.model.batch import check_produced
+from flintmq.records.batch import check_produced
 
 QUIET = report.Circumstances(
     when="now", machine="one", versions={}, command="x", load_before=0.1, cores_are_separate=True

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from flintmq.errors import ErrorCode
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from flintmq.records.uuids import ZERO_UUID
 from support.single_broker import SingleBroker
 
 State = DeleteTopicsRequest.DeleteTopicState

@@ -6,8 +6,8 @@ import os
 
 from flintmq.broker.apis import ADVERTISED
 from flintmq.errors import ErrorCode
-from flintmq.model.markers import Marker
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
+from flintmq.records.markers import Marker
 from flintmq.storage.log import CorruptRange
 from support.single_broker import SingleBroker
 

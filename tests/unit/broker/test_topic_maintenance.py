@@ -8,7 +8,6 @@ from flintmq.broker.apis import ADVERTISED, APIS
 from flintmq.broker.handlers.describe_topic_task import DAMAGED_MAX, WAIT_MS_MAX
 from flintmq.cluster import upkeep
 from flintmq.errors import ErrorCode
-from flintmq.model.records import build_batch
 from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import (
@@ -19,6 +18,7 @@ from flintmq.protocol.messages import (
     MaintainTopicRequest,
     MaintainTopicResponse,
 )
+from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange
 from flintmq.storage.segment import LOG
 from support.single_broker import SingleBroker

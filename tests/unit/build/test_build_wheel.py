@@ -14,7 +14,7 @@ from bench.compiled import CannotBuild, build_wheel, unpack
 
 ROOT = Path(__file__).parents[3]
 COMPILED = (
-    "flintmq.model.record_walk",
+    "flintmq.records.record_walk",
     "flintmq.storage.compaction.keys",
     "flintmq.storage.compaction.filtering",
 )

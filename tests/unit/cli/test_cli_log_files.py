@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from flintmq.cli.log_files import Batch, FileKind, FileReport, files_in, inspect, kind_of
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord, build_batch
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord, build_batch
 from flintmq.storage import checkpoints
 from flintmq.storage.epochs import LeaderEpochs
 from flintmq.storage.indexes import OffsetIndex, TimeIndex

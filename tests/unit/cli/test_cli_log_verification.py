@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.cli.damage_text import UNKNOWN_END
 from flintmq.cli.log_verification import VerifiedLog, logs_in, size_of, verify
-from flintmq.model.records import NewRecord, build_batch
+from flintmq.records.record import NewRecord, build_batch
 
 
 def batch(base_offset: int, count: int = 2) -> bytes:

@@ -16,7 +16,7 @@ from flintmq.cli.starting_point import Start, StartingPoint, parse_start, positi
 from flintmq.cli.template import as_json, columns, compile_template
 from flintmq.cli.topic_settings import parse_topic_settings
 from flintmq.errors import ConfigurationError, RequestError
-from flintmq.model.records import Record
+from flintmq.records.record import Record
 
 NOW_MS = 1_800_000_000_000
 RECORD = Record(7, 1_700_000_000_123, b"k", b"v\xff", (("h", b"1"), ("n", None)))

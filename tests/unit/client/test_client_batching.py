@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.client.batching import Batches, Sequences, size_of
-from flintmq.model.batch import HEADER_SIZE
-from flintmq.model.records import NewRecord, build_batch
+from flintmq.records.batch import HEADER_SIZE
+from flintmq.records.record import NewRecord, build_batch
 
 
 def record(value: bytes, key: bytes | None = None) -> NewRecord:

@@ -8,8 +8,6 @@ from flintmq.client.consumer import Consumer
 from flintmq.client.fetching import read_batches
 from flintmq.client.retries import ATTEMPTS
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord, build_batch
 from flintmq.protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -17,6 +15,8 @@ from flintmq.protocol.messages import (
     ListOffsetsResponse,
     MetadataRequest,
 )
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord, build_batch
 from support.scripted_broker import TOPIC_ID, ScriptedBroker, TestClock, metadata, scripted_client
 
 

@@ -20,7 +20,6 @@ from flintmq.client.group_consumer import COMMIT_INTERVAL_S, GroupConsumer
 from flintmq.client.groups import committed_offsets, describe_group, list_groups
 from flintmq.client.membership import HEARTBEAT_INTERVAL_S, Membership
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -44,6 +43,7 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from flintmq.records.record import build_batch
 from support.scripted_broker import TOPIC_ID, ScriptedBroker, TestClock, metadata, scripted_client
 
 # ---- who gets what

@@ -8,9 +8,6 @@ from flintmq.client.failures import ConnectionLost
 from flintmq.client.partitioner import partition_of_key
 from flintmq.client.producer import ALL, LEADER, NONE, Delivery, Producer
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import records_of
 from flintmq.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -18,6 +15,9 @@ from flintmq.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import records_of
 from support.scripted_broker import ScriptedBroker, TestClock, metadata, scripted_client
 
 Step = ErrorCode | OSError

@@ -14,7 +14,7 @@ from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import CorruptionError, LogOffline
-from flintmq.model.records import build_batch
+from flintmq.records.record import build_batch
 from flintmq.storage import checkpoints
 from flintmq.storage.compaction.swapping import CLEANED, SWAP_FILE
 from flintmq.storage.log import CorruptRange, Isolation

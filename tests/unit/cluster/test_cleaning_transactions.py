@@ -16,8 +16,8 @@ from flintmq.cluster.cleaning import Cleaner, Compacted
 from flintmq.cluster.partition import Partition
 from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
-from flintmq.model.markers import Marker
-from flintmq.model.records import build_batch
+from flintmq.records.markers import Marker
+from flintmq.records.record import build_batch
 from flintmq.storage.aborted import AbortedTransaction, decode_aborted
 from flintmq.storage.log import Isolation
 from flintmq.storage.segment import TXN_INDEX

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.cluster.partition import Partition
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
-from flintmq.model.records import build_batch
+from flintmq.records.record import build_batch
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Appended, Isolation
 from support.manual import ManualExecutor

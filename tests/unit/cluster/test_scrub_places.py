@@ -11,8 +11,8 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.scrub import Place, scrub_piece
 from flintmq.cluster.upkeep import Action, State
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
-from flintmq.model.batch import HEADER_SIZE
-from flintmq.model.records import build_batch
+from flintmq.records.batch import HEADER_SIZE
+from flintmq.records.record import build_batch
 from flintmq.storage.segment import LOG
 from support.single_broker import SEED, SingleBroker
 

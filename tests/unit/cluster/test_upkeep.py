@@ -11,7 +11,7 @@ import pytest
 from flintmq.cluster.upkeep import Action, PartitionTask, State, Task
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.records import build_batch
+from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
 from support.single_broker import SEED, SingleBroker

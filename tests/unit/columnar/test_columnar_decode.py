@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from flintmq.columnar.decode import COLUMNS, Committed, decode, decode_in_parts, schema_of
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
-from flintmq.model.markers import Marker, marker_batch
-from flintmq.model.records import NewRecord, append_record, build_batch, records_of, with_payload
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
+from flintmq.records.markers import Marker, marker_batch
+from flintmq.records.record import NewRecord, append_record, build_batch, records_of, with_payload
 
 TIME = 1_700_000_000_000
 PLACE: dict[str, Any] = {"topic": "orders", "partition": 7}

@@ -11,9 +11,9 @@ from flintmq.columnar import batches, table
 from flintmq.columnar import decode as decoding
 from flintmq.columnar.decode import Committed, decode, decode_in_parts
 from flintmq.errors import CorruptionError
-from flintmq.model.batch import read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import build_batch, with_payload
+from flintmq.records.batch import read_header
+from flintmq.records.compression import Codec
+from flintmq.records.record import build_batch, with_payload
 
 TIME = 1_700_000_000_000
 PLACE: dict[str, Any] = {"topic": "orders", "partition": 7}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.columnar.encode import RECORD_OVERHEAD, Payload, Rows, encode
-from flintmq.model.records import Record, append_record, walk
+from flintmq.records.record import Record, append_record, walk
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.compression import CODEC_BY_NAME, LEVELS, Codec, compress, decompress
+from flintmq.records.compression import CODEC_BY_NAME, LEVELS, Codec, compress, decompress
 
 MIB = 1 << 20
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -304,7 +304,7 @@ BOMB_SIZE = 64 * MIB
 IN_A_PROCESS = """
 import sys
 from flintmq.errors import RequestError
-from flintmq.model.compression import Codec, compress, decompress
+from flintmq.records.compression import Codec, compress, decompress
 
 def peak():
     with open("/proc/self/status") as status:

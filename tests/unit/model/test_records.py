@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kafka.record import default_records as kafka_records
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import HEADER_SIZE, crc_is_right, read_header
-from flintmq.model.compression import Codec, compress
-from flintmq.model.records import (
+from flintmq.records.batch import HEADER_SIZE, crc_is_right, read_header
+from flintmq.records.compression import Codec, compress
+from flintmq.records.record import (
     CheckedRecords,
     NewRecord,
     Record,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.model.uuids import ZERO_UUID
+from flintmq.records.uuids import ZERO_UUID
 from flintmq.spark.ranges import TASKS_MAX, OffsetRange, split
 
 ranges = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 300)), max_size=6).map(

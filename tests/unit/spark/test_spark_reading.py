@@ -13,8 +13,8 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 import pyarrow as pa
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.records import build_batch
 from flintmq.protocol.messages import FetchRequest, FetchResponse, MetadataRequest
+from flintmq.records.record import build_batch
 from flintmq.spark import reading
 from flintmq.spark.losses import DataLoss
 from flintmq.spark.options import parse

@@ -15,8 +15,8 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 import pyarrow as pa
 
 from flintmq.client.segments import SegmentFile
-from flintmq.model.batch import HEADER_SIZE
-from flintmq.model.records import build_batch
+from flintmq.records.batch import HEADER_SIZE
+from flintmq.records.record import build_batch
 from flintmq.spark import local_files, segment_reading
 from flintmq.spark.local_files import Unusable, open_segment, pieces
 from flintmq.spark.options import SourceOptions, parse

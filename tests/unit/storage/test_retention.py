@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flintmq.model.batch import read_header
+from flintmq.records.batch import read_header
 from flintmq.storage.retention import Reason, expired
 from support.batches import append, produced
 from support.log_bench import NOW_MS, Bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.model.batch import read_header
+from flintmq.records.batch import read_header
 from flintmq.storage.log import CorruptRange, Log
 from flintmq.storage.scrubbing import Scrubbed, scrub
 from flintmq.storage.segment import LOG

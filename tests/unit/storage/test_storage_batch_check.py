@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     BatchHeader,
     check_produced,
     crc_is_right,
@@ -15,7 +15,7 @@ from flintmq.model.batch import (
     set_append_time,
     set_create_time,
 )
-from flintmq.model.compression import Codec
+from flintmq.records.compression import Codec
 from support.batches import produced
 
 NOW_MS = 1_700_000_000_000

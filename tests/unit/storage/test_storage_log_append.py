@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode, LogOffline, RequestError, StorageError
-from flintmq.model.batch import read_header
+from flintmq.records.batch import read_header
 from flintmq.storage.log import Isolation
 from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
 from support.batches import append, produced

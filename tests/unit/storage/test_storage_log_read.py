@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import read_header
-from flintmq.model.markers import Marker
+from flintmq.records.batch import read_header
+from flintmq.records.markers import Marker
 from flintmq.storage.log import Isolation, Log
 from support.batches import append, produced, split
 from support.log_bench import PLENTY, Bench, contents

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.model.compression import Codec
-from flintmq.model.records import build_batch
+from flintmq.records.compression import Codec
+from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange, Log
 from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
 from support.batches import append, produced

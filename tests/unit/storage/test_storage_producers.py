@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import MAX_INT32, BatchHeader, read_header
-from flintmq.model.markers import Marker
+from flintmq.records.batch import MAX_INT32, BatchHeader, read_header
+from flintmq.records.markers import Marker
 from flintmq.storage.producers import Producers
 from support.batches import append, produced
 from support.log_bench import Bench

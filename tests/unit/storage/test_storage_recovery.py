@@ -11,7 +11,7 @@ import pytest
 from flintmq.effects import Buffer, read_file, write_plainly
 from flintmq.effects.simulated import SimulatedFile
 from flintmq.errors import CorruptionError
-from flintmq.model.records import build_batch
+from flintmq.records.record import build_batch
 from flintmq.storage import scanning
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.lookups import offset_for_time

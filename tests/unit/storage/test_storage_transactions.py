@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import read_header
-from flintmq.model.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
-from flintmq.model.records import build_batch, records_of
+from flintmq.records.batch import read_header
+from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
+from flintmq.records.record import build_batch, records_of
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.log import Isolation
 from support.batches import split

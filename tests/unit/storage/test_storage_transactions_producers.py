@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.model.batch import BatchHeader, read_header
-from flintmq.model.markers import Marker
+from flintmq.records.batch import BatchHeader, read_header
+from flintmq.records.markers import Marker
 from flintmq.storage import producers as producers_module
 from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.producers import EPOCH_MAX, Producers

@@ -15,8 +15,8 @@ from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
 from flintmq.errors import ErrorCode, FlintError, error_code_of
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from flintmq.records.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
-from flintmq.model.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.transactions.replies import init_response
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.questions import ask_group, client_of
 from flintmq.broker.request import Request
 from flintmq.groups.replies import join_refused
-from flintmq.model.uuids import to_canonical
 from flintmq.protocol.messages import JoinGroupRequest
+from flintmq.records.uuids import to_canonical
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -17,8 +17,8 @@ from flintmq.broker.request import Request
 from flintmq.cluster.image import TopicImage
 from flintmq.cluster.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
-from flintmq.model.uuids import ZERO_UUID
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
+from flintmq.records.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -21,9 +21,9 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
-from flintmq.model.batch import TRANSACTIONAL, BatchHeader, read_header
-from flintmq.model.records import RecordError
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
+from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
+from flintmq.records.record import RecordError
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

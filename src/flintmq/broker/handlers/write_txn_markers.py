@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
-from flintmq.model.markers import Marker
 from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from flintmq.records.markers import Marker
 from flintmq.transactions.transaction import EPOCH_BUMP_VERSION
 
 if TYPE_CHECKING:

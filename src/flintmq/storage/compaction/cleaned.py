@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from flintmq.effects import Disk
 from flintmq.errors import StorageError
-from flintmq.model.batch import MAX_INT32, BatchHeader
+from flintmq.records.batch import MAX_INT32, BatchHeader
 from flintmq.storage.aborted import AbortedTransaction, encode_aborted
 from flintmq.storage.compaction.filtering import Filtered
 from flintmq.storage.compaction.job import GroupResult, SegmentInput

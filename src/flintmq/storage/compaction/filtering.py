@@ -18,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -28,10 +28,10 @@ from flintmq.model.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from flintmq.model.compression import Codec, decompress
-from flintmq.model.markers import control_type
-from flintmq.model.record_walk import RecordColumns, locate, rebuild, walk
-from flintmq.model.records import with_payload
+from flintmq.records.compression import Codec, decompress
+from flintmq.records.markers import control_type
+from flintmq.records.record import with_payload
+from flintmq.records.record_walk import RecordColumns, locate, rebuild, walk
 from flintmq.storage.compaction.keys import SPECIAL, SUPERSEDED, KeyMap
 from flintmq.storage.compaction.transactions import Transactions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flintmq.model.batch import MAX_INT32
+from flintmq.records.batch import MAX_INT32
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from crc32c import crc32c
 
 from flintmq.effects import File
 from flintmq.errors import CorruptionError
-from flintmq.model.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, read_header
-from flintmq.model.records import MAGIC
+from flintmq.records.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, read_header
+from flintmq.records.record import MAGIC
 from flintmq.storage.compaction.job import Damage, SegmentInput
 
 Pace = Callable[[int], object]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flintmq.model.batch import BatchHeader
-from flintmq.model.markers import ABORT, COMMIT
+from flintmq.records.batch import BatchHeader
+from flintmq.records.markers import ABORT, COMMIT
 from flintmq.storage.aborted import AbortedTransaction
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
-from flintmq.model.batch import HEADER_SIZE, read_header
-from flintmq.model.compression import Codec
+from flintmq.records.batch import HEADER_SIZE, read_header
+from flintmq.records.compression import Codec
 from flintmq.storage.aborted import AbortedTransaction, decode_aborted
 from flintmq.storage.compaction.cleaning import clean
 from flintmq.storage.compaction.job import (

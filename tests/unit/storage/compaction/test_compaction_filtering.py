@@ -7,9 +7,16 @@ from collections.abc import Iterable
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.model.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader, crc_is_right, place, read_header
-from flintmq.model.compression import Codec
-from flintmq.model.records import NewRecord, Record, build_batch, records_of
+from flintmq.records.batch import (
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    crc_is_right,
+    place,
+    read_header,
+)
+from flintmq.records.compression import Codec
+from flintmq.records.record import NewRecord, Record, build_batch, records_of
 from flintmq.storage.aborted import AbortedTransaction
 from flintmq.storage.compaction.filtering import BatchFilter, Filtered, Outcome
 from flintmq.storage.compaction.keys import KeyMap

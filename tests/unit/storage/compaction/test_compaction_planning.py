@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flintmq.model.batch import read_header
+from flintmq.records.batch import read_header
 from flintmq.storage.compaction.planning import cleanable, dirtiest, worth_cleaning
 from flintmq.storage.log import Log
 from support.batches import append, produced

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.model.record_walk import RecordColumns, locate, rebuild, varint, walk
-from flintmq.model.records import Header, append_record, read_varint
-from flintmq.model.records import walk as read_records
+from flintmq.records.record import Header, append_record, read_varint
+from flintmq.records.record import walk as read_records
+from flintmq.records.record_walk import RecordColumns, locate, rebuild, varint, walk
 
 HEADERS: list[Header] = [("name", b"value"), ("", None)]
 

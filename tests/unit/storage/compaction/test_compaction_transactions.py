@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.model.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from flintmq.model.markers import ABORT, COMMIT, control_type
+from flintmq.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from flintmq.records.markers import ABORT, COMMIT, control_type
 from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.compaction.transactions import Transactions
 

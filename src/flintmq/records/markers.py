@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from flintmq.errors import CorruptionError
-from flintmq.model.records import build_batch
+from flintmq.records.record import build_batch
 
 ABORT, COMMIT = 0, 1
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn, cast
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.batch import (
+from flintmq.records.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_POSITION,
@@ -34,8 +34,8 @@ from flintmq.model.batch import (
     BatchHeader,
     read_header,
 )
-from flintmq.model.checksum import crc32c
-from flintmq.model.compression import Buffer, Codec, compress, decompress
+from flintmq.records.checksum import crc32c
+from flintmq.records.compression import Buffer, Codec, compress, decompress
 
 Header = tuple[str, bytes | None]
 NewRecord = tuple[bytes | None, bytes | None, int, Sequence[Header]]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flintmq.model.batch import BatchHeader
-from flintmq.model.markers import ABORT, control_type
-from flintmq.model.records import records_of
+from flintmq.records.batch import BatchHeader
+from flintmq.records.markers import ABORT, control_type
+from flintmq.records.record import records_of
 
 _MARKER_BYTES_MAX: Final = 64 * 1024
 """What a control batch may unpack to: it holds one record of a few bytes."""

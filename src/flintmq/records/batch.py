@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.model.checksum import crc32c
+from flintmq.records.checksum import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61
