@@ -11,9 +11,9 @@ import struct
 from types import TracebackType
 from typing import Final, TypeVar
 
-from flintmq.protocol.compiler import decode, encode_into
+from flintmq.protocol.codec import decode, encode_into
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_FLEXIBLE, response_is_flexible
-from flintmq.protocol.structures import Message
 
 TIMEOUT_S: Final = 60.0
 CLIENT_ID: Final = b"bench"

@@ -1,10 +1,10 @@
-"""Writes `protocol/definitions.txt` and `protocol/messages.pyi` from the message JSON in Kafka's jars.
+"""Writes `protocol/codegen/definitions.txt` and `protocol/messages.pyi` from the message JSON in Kafka's jars.
 
     python scripts/make_definitions.py kafka-clients-4.3.1.jar [another.jar ...] [--into FOLDER]
 
 Only facts are taken over: names, keys, types, version ranges, defaults and tags. The output depends on
-nothing but the jars and `protocol/own_definitions.txt` (FlintMQ's own messages, written by hand, which the stub tells
-type checkers of too), so a test can compare it with what is committed.
+nothing but the jars and `protocol/codegen/own_definitions.txt` (FlintMQ's own messages, written by hand, which
+the stub tells type checkers of too), so a test can compare it with what is committed.
 
 The text has one block per message, blocks separated by an empty line:
 
@@ -28,7 +28,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from flintmq.protocol.schema import STRUCT, Field, own_definitions
+from flintmq.protocol.codegen.schema import STRUCT, Field, own_definitions
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src", 
 STUB_HEADER = """\
 # Written by scripts/make_definitions.py: do not edit.
 from flintmq.effects import Buffer
-from flintmq.protocol.structures import Message, Struct
+from flintmq.protocol.codegen.structures import Message, Struct
 
 def names(kind: str | None = None) -> list[str]: ...
 def load(name: str) -> type[Message]: ...
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--into", default=PACKAGE, metavar="FOLDER")
     arguments = parser.parse_args()
     messages = read_messages(arguments.jars)
-    for name, text in (("definitions.txt", definitions(messages)), ("messages.pyi", stub(messages))):
+    for name, text in (("codegen/definitions.txt", definitions(messages)), ("messages.pyi", stub(messages))):
         with open(os.path.join(arguments.into, name), "w", encoding="utf-8") as file:
             file.write(text)
     print(f"{len(messages)} messages")

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -30,7 +31,6 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from flintmq.protocol.structures import Message
 from support.broker_process import BrokerProcess
 from support.wire import Wire
 from support.wire_transactions import LATER, WireProducer, committed_offset

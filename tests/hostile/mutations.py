@@ -8,9 +8,9 @@ from typing import Any
 
 from flintmq.broker.apis import APIS, Api
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import encode
-from flintmq.protocol.schema import Field
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codec import encode
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.structures import Message
 from support.wire import batch_of
 
 TARGET = "target"

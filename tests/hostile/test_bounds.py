@@ -16,7 +16,7 @@ from flintmq.broker.waiting import Waiting
 from flintmq.effects import Executor, File
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedRandom
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, Fetched, encode_response
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse, ProduceRequest
 from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX

@@ -13,9 +13,9 @@ import pytest
 
 from flintmq.broker.apis import APIS, BY_KEY, Api
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import encode
-from flintmq.protocol.schema import Field
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codec import encode
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.structures import Message
 from support.broker_process import BrokerProcess
 from support.hostile import watched
 from support.wire import Wire

@@ -16,6 +16,8 @@ from flintmq.broker.apis import APIS, Api
 from flintmq.cluster.config_changes import ResourceType
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -23,8 +25,6 @@ from flintmq.protocol.messages import (
     MetadataResponse,
 )
 from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX
-from flintmq.protocol.schema import Field
-from flintmq.protocol.structures import Message
 from support.broker_process import BrokerProcess
 from support.hostile import watched
 from support.wire import Wire

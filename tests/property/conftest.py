@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.protocol.schema import Field
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.structures import Message
 
 Populate = Callable[..., Any]
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode
-from flintmq.protocol.schema import own_definitions
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.schema import own_definitions
+from flintmq.protocol.codegen.structures import Message
 
 Populate = Callable[..., Any]
 

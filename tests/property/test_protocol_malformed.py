@@ -11,8 +11,8 @@ import pytest
 
 from flintmq.errors import ProtocolError
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, decoder, encode
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codec import decode, decoder, encode
+from flintmq.protocol.codegen.structures import Message
 
 Populate = Callable[..., Any]
 

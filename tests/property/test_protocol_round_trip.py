@@ -19,9 +19,9 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode, encode_into
+from flintmq.protocol.codec import decode, encode, encode_into
+from flintmq.protocol.codegen.structures import Message, Struct
 from flintmq.protocol.header import FIRST_OWN_KEY
-from flintmq.protocol.structures import Message, Struct
 
 Populate = Callable[..., Any]
 

@@ -16,7 +16,8 @@ from flintmq.client.addresses import Address
 from flintmq.client.cluster import ClusterClient
 from flintmq.effects import Buffer
 from flintmq.errors import ErrorCode
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import parse_request_header, response_header, response_is_flexible
 from flintmq.protocol.messages import (
     ApiVersionsRequest,
@@ -25,7 +26,6 @@ from flintmq.protocol.messages import (
     MetadataResponse,
     request_of,
 )
-from flintmq.protocol.structures import Message
 
 Answer = Callable[[Any], "Message | OSError | None"]
 

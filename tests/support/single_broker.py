@@ -33,9 +33,9 @@ from flintmq.effects.simulated import (
     SimulatedRandom,
 )
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
-from flintmq.protocol.structures import Message
 from flintmq.records.record import build_batch
 from flintmq.storage.folder import LogFolder
 from support.compactions import SimulatedCompactions

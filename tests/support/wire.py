@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.protocol.messages import (
     CreateTopicsRequest,
@@ -27,7 +28,6 @@ from flintmq.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from flintmq.protocol.structures import Message
 from flintmq.records.compression import Codec
 from flintmq.records.record import Record, build_batch, records_of
 

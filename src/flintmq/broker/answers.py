@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 from flintmq.broker.request import Pieces, Request
-from flintmq.protocol.compiler import encoder
+from flintmq.protocol.codec import encoder
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_header, response_is_flexible
-from flintmq.protocol.structures import Message
 
 _SIZE = struct.Struct(">i")
 _ROOM = bytes(4)

@@ -63,8 +63,8 @@ from flintmq.broker.handlers import (
 )
 from flintmq.broker.request import Request
 from flintmq.broker.services import Services
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_OWN_KEY
-from flintmq.protocol.structures import Message
 from flintmq.settings import BrokerConfig
 
 Handler = Callable[[Request, Any, Services], "Message | Awaitable[Message | None] | None"]

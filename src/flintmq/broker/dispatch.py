@@ -21,9 +21,9 @@ from flintmq.broker.services import Services
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decoder
+from flintmq.protocol.codec import decoder
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import API_VERSIONS_KEY, parse_request_header
-from flintmq.protocol.structures import Message
 
 logger = logging.getLogger(__name__)
 

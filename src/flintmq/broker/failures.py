@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flintmq.protocol.schema import MessageSchema
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.schema import MessageSchema
+from flintmq.protocol.codegen.structures import Message
 
 _CODES = ("error_code", "partition_error_code")
 _known: dict[int, _Places | None] = {}

@@ -11,7 +11,7 @@ from flintmq.coordination.machine import Decision, Token
 from flintmq.errors import ErrorCode
 from flintmq.groups.machine import Groups
 from flintmq.groups.membership import Client
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.structures import Message
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

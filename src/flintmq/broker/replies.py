@@ -8,7 +8,7 @@ from flintmq.broker.answers import encode_answer
 from flintmq.broker.failures import error_codes_in
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.structures import Message
 
 
 class Reply:

@@ -25,8 +25,8 @@ from flintmq.coordination.machine import Decision
 from flintmq.coordination.shard import Shard, State
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, FlintError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from flintmq.protocol.structures import Message
 from flintmq.settings import BrokerConfig
 from flintmq.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.transactions.machine import Transactions, TransactionSettings

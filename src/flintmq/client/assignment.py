@@ -13,7 +13,7 @@ from typing import Final
 
 from flintmq.effects import Buffer
 from flintmq.errors import ProtocolError
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 PROTOCOL_TYPE: Final = "consumer"

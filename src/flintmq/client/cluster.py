@@ -20,8 +20,8 @@ from flintmq.client.view import ClusterView, TopicView
 from flintmq.effects import Clock
 from flintmq.effects.real import SystemClock
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
-from flintmq.protocol.structures import Message
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)

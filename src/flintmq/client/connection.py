@@ -16,8 +16,8 @@ from flintmq.client.versions import ServedVersions, next_attempt
 from flintmq.client.wire import Wire
 from flintmq.effects import Clock
 from flintmq.errors import ProtocolError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from flintmq.protocol.structures import Message
 
 M = TypeVar("M", bound=Message)
 

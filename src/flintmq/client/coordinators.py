@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.failures import check
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from flintmq.protocol.structures import Message
 
 M = TypeVar("M", bound=Message)
 

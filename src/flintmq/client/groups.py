@@ -16,6 +16,7 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.failures import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -28,7 +29,6 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from flintmq.protocol.structures import Message
 
 DEAD: Final = "Dead"
 """The state of a group that is not there, to brokers that say so by a state."""

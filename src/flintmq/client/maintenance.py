@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.failures import ConnectionLost, NotFlintMQ, check
 from flintmq.errors import FlintError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import (
     DescribeTopicHealthRequest,
@@ -23,7 +24,6 @@ from flintmq.protocol.messages import (
     MaintainTopicRequest,
     MaintainTopicResponse,
 )
-from flintmq.protocol.structures import Message
 
 M = TypeVar("M", bound=Message)
 

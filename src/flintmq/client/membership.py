@@ -30,6 +30,7 @@ from flintmq.client.coordinators import Coordinated, find_coordinator
 from flintmq.client.failures import check
 from flintmq.client.groups import COMMIT_VERSION_MAX, check_commit, commit_request
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -41,7 +42,6 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from flintmq.protocol.structures import Message
 
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 60_000

@@ -19,6 +19,7 @@ from flintmq.client.failures import ClientError, check
 from flintmq.client.retries import RETRIABLE
 from flintmq.client.transactions import DescribedTransaction
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError, UnsupportedVersion
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -31,7 +32,6 @@ from flintmq.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from flintmq.protocol.structures import Message
 
 M = TypeVar("M", bound=Message)
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from flintmq.effects import Buffer
 from flintmq.errors import ErrorCode, UnsupportedVersion
-from flintmq.protocol.compiler import decode
+from flintmq.protocol.codec import decode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from flintmq.protocol.structures import Message
 
 
 class ServedVersions:

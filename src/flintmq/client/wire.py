@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 from flintmq.client.versions import decode_api_versions
 from flintmq.effects import Buffer
 from flintmq.errors import ProtocolError
-from flintmq.protocol.compiler import decode, encode_into
+from flintmq.protocol.codec import decode, encode_into
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import API_VERSIONS_KEY, FIRST_FLEXIBLE, response_is_flexible
 from flintmq.protocol.messages import response_of
 from flintmq.protocol.primitives import MalformedError, skip_tags
-from flintmq.protocol.structures import Message
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 

@@ -20,7 +20,7 @@ from flintmq.coordination.machine import NOBODY, Decision, Machine, Token
 from flintmq.coordination.shard import Shard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.structures import Message
 
 logger = logging.getLogger(__name__)
 

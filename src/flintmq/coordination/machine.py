@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from flintmq.errors import ErrorCode
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.structures import Message
 
 Token = int
 """A request that waits for its reply. 0 is nobody's."""

@@ -18,7 +18,7 @@ from flintmq.coordination.loading import Ended, read_entries
 from flintmq.coordination.machine import Decision, Machine, Stored, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch

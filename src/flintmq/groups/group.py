@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from flintmq.coordination.machine import Entry, Token
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
 from flintmq.groups.records import GroupValue, MemberValue, group_entry
-from flintmq.protocol.compiler import decode
+from flintmq.protocol.codec import decode
 from flintmq.protocol.messages import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"

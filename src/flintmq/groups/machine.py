@@ -38,6 +38,7 @@ from flintmq.groups.records import (
     read_key,
     read_offset,
 )
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -55,7 +56,6 @@ from flintmq.protocol.messages import (
     SyncGroupResponse,
     TxnOffsetCommitRequest,
 )
-from flintmq.protocol.structures import Message
 
 _NO_OFFSETS: Final = Offsets()
 _PART_BYTES: Final = 256 * 1024

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from flintmq.coordination.machine import Entry
 from flintmq.errors import CorruptionError, ProtocolError
-from flintmq.protocol.compiler import decode, encoder
-from flintmq.protocol.schema import Definitions
-from flintmq.protocol.structures import Message, build
+from flintmq.protocol.codec import decode, encoder
+from flintmq.protocol.codegen.schema import Definitions
+from flintmq.protocol.codegen.structures import Message, build
 
 NO_TOPIC_ID: Final = bytes(16)
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from flintmq.protocol.compiler import decoder
+from flintmq.protocol.codec import decoder
 from flintmq.protocol.messages import FetchRequest
 from flintmq.protocol.primitives import write_varint
 

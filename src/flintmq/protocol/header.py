@@ -11,8 +11,8 @@ from typing import Final
 
 from flintmq.effects import Buffer
 from flintmq.errors import ProtocolError
+from flintmq.protocol.codegen.schema import NOT_FLEXIBLE, definitions
 from flintmq.protocol.primitives import MalformedError, skip_tags
-from flintmq.protocol.schema import NOT_FLEXIBLE, definitions
 
 API_VERSIONS_KEY: Final = 18
 FIRST_OWN_KEY: Final = 15_000

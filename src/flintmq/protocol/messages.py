@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from flintmq.protocol.schema import definitions
-from flintmq.protocol.structures import Message, build
+from flintmq.protocol.codegen.schema import definitions
+from flintmq.protocol.codegen.structures import Message, build
 
 
 def names(kind: str | None = None) -> list[str]:

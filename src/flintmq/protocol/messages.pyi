@@ -1,6 +1,6 @@
 # Written by scripts/make_definitions.py: do not edit.
 from flintmq.effects import Buffer
-from flintmq.protocol.structures import Message, Struct
+from flintmq.protocol.codegen.structures import Message, Struct
 
 def names(kind: str | None = None) -> list[str]: ...
 def load(name: str) -> type[Message]: ...

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
-from flintmq.protocol.schema import Field, MessageSchema
-from flintmq.protocol.structures import Message, Struct
+from flintmq.protocol.codegen.schema import Field, MessageSchema
+from flintmq.protocol.codegen.structures import Message, Struct
 
 CODES: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"

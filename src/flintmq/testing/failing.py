@@ -12,8 +12,8 @@ from typing import Any
 
 from flintmq.cluster.image import ClusterImage
 from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse
-from flintmq.protocol.structures import Message
 from flintmq.testing.error_answers import error_answer
 from flintmq.testing.faults import Fail, Fault
 from flintmq.testing.topic_naming import is_about_all, name_of, split

@@ -24,10 +24,10 @@ from flintmq.broker.services import Services
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, ProtocolError
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import parse_request_header, response_is_flexible
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
-from flintmq.protocol.structures import Message
 from flintmq.storage.segment import FileRange
 from flintmq.testing.failing import Failure, plan_failure
 from flintmq.testing.faults import Close, Delay, Drop, Fail, Fault, Faults

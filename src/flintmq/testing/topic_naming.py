@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flintmq.cluster.image import ClusterImage
+from flintmq.protocol.codegen.schema import Field, MessageSchema
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import MetadataRequest
-from flintmq.protocol.schema import Field, MessageSchema
-from flintmq.protocol.structures import Message
 
 _TOPIC_LISTS: Final = frozenset(
     ("topics", "topic_data", "topic_names", "topic_partitions", "resources", "v3_and_below_topics")

@@ -16,13 +16,13 @@ from typing import Final
 
 from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     ListTransactionsRequest,
 )
-from flintmq.protocol.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 from flintmq.transactions import replies, rules
 from flintmq.transactions.decision import MarkerWork, TransactionDecision, markers_of

@@ -11,9 +11,9 @@ import struct
 from typing import Any, Final
 
 from flintmq.errors import CorruptionError, ProtocolError
-from flintmq.protocol.compiler import decode, encode_into
-from flintmq.protocol.schema import Definitions
-from flintmq.protocol.structures import build
+from flintmq.protocol.codec import decode, encode_into
+from flintmq.protocol.codegen.schema import Definitions
+from flintmq.protocol.codegen.structures import build
 from flintmq.transactions.transaction import State, Transaction
 
 _KEY_TYPE: Final = 0

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TypeVar
 
 from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     EndTxnRequest,
     EndTxnResponse,
@@ -21,7 +22,6 @@ from flintmq.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from flintmq.protocol.structures import Message
 from flintmq.records.record import build_batch
 from support.histories.clients import STEP_S, Client, Scene
 from support.histories.history import End, GaveUp, Outcome, Place, Send

@@ -15,7 +15,8 @@ from flintmq.broker.request import Request
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import encode
+from flintmq.protocol.codec import encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -40,7 +41,6 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from flintmq.protocol.structures import Message
 from support.single_broker import NODE_ID, SEED, FakeConnection, SingleBroker
 
 GROUP = "g"

@@ -13,10 +13,10 @@ from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.handlers import fetch as handler
 from flintmq.broker.request import Request, Session
 from flintmq.errors import ErrorCode
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.fetch import encode_response
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from flintmq.protocol.structures import Message
 from flintmq.storage.log import Isolation
 from support.manual import ManualExecutor
 from support.single_broker import SingleBroker

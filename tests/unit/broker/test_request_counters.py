@@ -10,7 +10,8 @@ from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.failures import error_codes_in
 from flintmq.errors import ErrorCode
 from flintmq.metrics import ApiCounters
-from flintmq.protocol.compiler import encode
+from flintmq.protocol.codec import encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -22,7 +23,6 @@ from flintmq.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from flintmq.protocol.structures import Message
 from support.single_broker import FakeConnection, Refused, SingleBroker
 from support.wire import batch_of, produce_request
 

@@ -9,6 +9,7 @@ import pytest
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     AbortTransactionRequest,
     AddOffsetsToTxnRequest,
@@ -20,7 +21,6 @@ from flintmq.protocol.messages import (
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
 )
-from flintmq.protocol.structures import Message
 from support.single_broker import NODE_ID, SEED, Refused, SingleBroker
 from support.transactional import (
     ID,

@@ -20,6 +20,7 @@ from flintmq.client.transactions import (
     owners,
 )
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, UnsupportedVersion
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     AbortTransactionRequest,
     AbortTransactionResponse,
@@ -35,7 +36,6 @@ from flintmq.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from flintmq.protocol.structures import Message
 from support.scripted_broker import ScriptedBroker, TestClock, metadata, scripted_client
 
 Described = DescribeTransactionsResponse.TransactionState

@@ -7,7 +7,7 @@ import pytest
 from flintmq.client.versions import ServedVersions, decode_api_versions, next_attempt
 from flintmq.client.wire import Wire
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.header import parse_request_header, response_header
 from flintmq.protocol.messages import (
     ApiVersionsRequest,

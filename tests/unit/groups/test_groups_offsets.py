@@ -12,7 +12,7 @@ from flintmq.groups import DeletedTopic, GroupSettings
 from flintmq.groups.commits import fetched_groups
 from flintmq.groups.group import State
 from flintmq.groups.records import GroupValue, group_entry
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -14,7 +14,8 @@ from flintmq.errors import ErrorCode
 from flintmq.groups import Client, Groups, GroupSettings
 from flintmq.groups.commits import fetched_groups
 from flintmq.groups.group import Group
-from flintmq.protocol.compiler import encode
+from flintmq.protocol.codec import encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     ConsumerProtocolSubscription,
     HeartbeatRequest,
@@ -32,7 +33,6 @@ from flintmq.protocol.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from flintmq.protocol.structures import Message
 
 R = TypeVar("R", bound=Message)
 

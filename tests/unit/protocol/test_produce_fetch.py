@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flintmq.errors import ProtocolError
 from flintmq.protocol import fetch, produce
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.fetch import Fetched
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from flintmq.protocol.produce import Produced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import ProtocolError, UnsupportedVersion
-from flintmq.protocol.compiler import decode, decoder, encode, encode_into, encoder
+from flintmq.protocol.codec import decode, decoder, encode, encode_into, encoder
 from flintmq.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,

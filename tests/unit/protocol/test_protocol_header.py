@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import ProtocolError
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.header import parse_request_header, response_header, response_is_flexible
 from flintmq.protocol.messages import RequestHeader, ResponseHeader
 

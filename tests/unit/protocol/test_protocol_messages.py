@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from flintmq.protocol import messages
+from flintmq.protocol.codegen.schema import NOT_FLEXIBLE
 from flintmq.protocol.messages import FetchResponse, MetadataRequest, MetadataResponse
-from flintmq.protocol.schema import NOT_FLEXIBLE
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..", "..")
 JAR = os.environ.get("KAFKA_CLIENTS_JAR") or os.path.expanduser(
@@ -102,6 +102,9 @@ def test_the_committed_definitions_are_what_the_script_makes() -> None:
     spec.loader.exec_module(script)
     found = script.read_messages([JAR])
     protocol = os.path.join(ROOT, "src", "flintmq", "protocol")
-    for name, text in (("definitions.txt", script.definitions(found)), ("messages.pyi", script.stub(found))):
+    for name, text in (
+        ("codegen/definitions.txt", script.definitions(found)),
+        ("messages.pyi", script.stub(found)),
+    ):
         with open(os.path.join(protocol, name), encoding="utf-8") as file:
             assert file.read() == text, f"{name}: run scripts/make_definitions.py"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flintmq.protocol import messages
-from flintmq.protocol.schema import Field
-from flintmq.protocol.structures import Message, Struct
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.structures import Message, Struct
 from flintmq.testing.error_answers import CODES
 
 TOPIC_ID = bytes(range(16))

@@ -9,7 +9,8 @@ import pytest
 from flintmq.broker.apis import APIS, Api
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
-from flintmq.protocol.compiler import decode, encode
+from flintmq.protocol.codec import decode, encode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     AlterReplicaLogDirsRequest,
     CreateTopicsRequest,
@@ -22,7 +23,6 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     ProduceRequest,
 )
-from flintmq.protocol.structures import Message
 from flintmq.testing.error_answers import error_answer
 from unit.testing.sample_requests import TOPIC_ID, codes_in, sample_request
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from flintmq.coordination.machine import Decision, Stored, TimerKey
 from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -20,7 +21,6 @@ from flintmq.protocol.messages import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from flintmq.protocol.structures import Message
 from flintmq.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.transactions.machine import Transactions, TransactionSettings
 from flintmq.transactions.records import encode_key, encode_value

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
 from flintmq.errors import FlintError, error_code_of
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import EndTxnRequest
-from flintmq.protocol.structures import Message
 from flintmq.records.batch import NO_PRODUCER_ID
 from flintmq.transactions.replies import end_response
 

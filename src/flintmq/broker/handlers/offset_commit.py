@@ -11,8 +11,8 @@ from flintmq.broker.questions import ask_group
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.groups.commits import commit_refused
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
-from flintmq.protocol.structures import Message
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

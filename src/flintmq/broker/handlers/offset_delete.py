@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.questions import ask_group
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
-from flintmq.protocol.structures import Message
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

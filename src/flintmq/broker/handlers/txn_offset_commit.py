@@ -12,8 +12,8 @@ from flintmq.broker.request import Request
 from flintmq.broker.transactional import admission_code
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.groups.commits import transactional_commit_refused
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from flintmq.protocol.structures import Message
 from flintmq.transactions.transaction import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flintmq.protocol import primitives
+from flintmq.protocol.codegen.schema import Field, MessageSchema
+from flintmq.protocol.codegen.source import Source, span
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.primitives import FORMATS, SHORT_ARRAY_COUNT, UnrepresentableError
-from flintmq.protocol.schema import Field, MessageSchema
-from flintmq.protocol.source import Source, span
-from flintmq.protocol.structures import Message
 
 
 def build_encoder(cls: type[Message], version: int) -> Callable[..., Any]:

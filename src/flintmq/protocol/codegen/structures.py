@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, dataclass_transform
 
-from flintmq.protocol.schema import Field, MessageSchema, Range
+from flintmq.protocol.codegen.schema import Field, MessageSchema, Range
 
 _FRESH: Final = object()
 """Stands in a constructor's signature for a list or struct that each object gets of its own."""

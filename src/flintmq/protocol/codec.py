@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 
 from flintmq.effects import Buffer
 from flintmq.errors import UnsupportedVersion
-from flintmq.protocol.decoding import build_decoder
-from flintmq.protocol.encoding import build_encoder
-from flintmq.protocol.structures import Message
+from flintmq.protocol.codegen.decoder import build_decoder
+from flintmq.protocol.codegen.encoder import build_encoder
+from flintmq.protocol.codegen.structures import Message
 
 M = TypeVar("M", bound=Message)
 

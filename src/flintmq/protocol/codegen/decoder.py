@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flintmq.protocol import primitives
+from flintmq.protocol.codegen.schema import Field
+from flintmq.protocol.codegen.source import Source, minimal_element_size, span
+from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.primitives import FORMATS, SHORT_ARRAY_COUNT, MalformedError
-from flintmq.protocol.schema import Field
-from flintmq.protocol.source import Source, minimal_element_size, span
-from flintmq.protocol.structures import Message
 
 _OWN_SIZES = {code: struct.calcsize(">" + code) for code in (*FORMATS.values(), "B")}
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flintmq.errors import ProtocolError, UnsupportedVersion
+from flintmq.protocol.codegen.schema import Field, MessageSchema
 from flintmq.protocol.primitives import FORMATS, UnrepresentableError
-from flintmq.protocol.schema import Field, MessageSchema
 
 Names = dict[str, Any]
 

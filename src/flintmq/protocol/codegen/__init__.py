@@ -1,0 +1,1 @@
+"""Source code of codecs, written from Kafka's message definitions."""
