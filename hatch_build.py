@@ -16,8 +16,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "flintmq/columnar/plain_walk.py",
     "flintmq/records/record_walk.py",
-    "flintmq/storage/compaction/keys.py",
-    "flintmq/storage/compaction/filtering.py",
+    "flintmq/storage/compaction/offset_map.py",
+    "flintmq/storage/compaction/batch_filter.py",
 )
 
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import flintmq.storage.scanning
+import flintmq.storage.recovery.segment_scan
 from flintmq.cluster.partition import Partition
 from flintmq.effects.simulated import SimulatedDisk, SimulatedFile
 from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
-from flintmq.storage.folder import LogFolder
-from flintmq.storage.producers import ProducerBatch, Producers
-from flintmq.storage.recovery import _Opening
-from flintmq.storage.syncing import Flush, Sealed
+from flintmq.storage.durability.flush import Flush, Sealed
+from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.producer_state import ProducerBatch, Producers
+from flintmq.storage.recovery.log_loader import _Opening
 from support.log_world import explore
 
 SEEDS_PER_BLOCK = 9
@@ -77,7 +77,7 @@ def _folders_are_never_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _crcs_are_not_checked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flintmq.storage.scanning, "crc_is_right", lambda batch, crc: True)
+    patch.setattr(flintmq.storage.recovery.segment_scan, "crc_is_right", lambda batch, crc: True)
 
 
 def _acknowledged_before_the_fsync(patch: pytest.MonkeyPatch) -> None:

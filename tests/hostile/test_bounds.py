@@ -32,10 +32,10 @@ from flintmq.records.record import (
 from flintmq.server.backlog import Backlog
 from flintmq.server.budget import Budget
 from flintmq.server.inbound import FrameBuffer
-from flintmq.storage import producers
-from flintmq.storage.producers import Producers
-from flintmq.storage.reserve import RESERVE_FILE, Reserve
-from flintmq.storage.syncing import FLUSH_FAILED, NoSpace
+from flintmq.storage import producer_state
+from flintmq.storage.durability.disk_reserve import RESERVE_FILE, Reserve
+from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
+from flintmq.storage.producer_state import Producers
 from support.batches import produced
 from support.log_bench import FOLDER, Bench
 from support.wire import batch_of
@@ -290,7 +290,7 @@ def test_a_producer_is_told_of_so_many_records_at_fault() -> None:
 
 
 def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "PRODUCERS_MAX", 3)
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
     known = Producers()
 
     def write(producer_id: int, sequence: int = 0) -> None:
@@ -309,7 +309,7 @@ def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: 
 
 
 def test_a_producer_with_an_open_transaction_is_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 2)
     known = Producers()
     for producer_id, txn in ((1, True), (2, False), (3, False)):
         header = read_header(

@@ -23,7 +23,7 @@ from flintmq.protocol.messages import (
 from flintmq.records.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
 from flintmq.records.compression import Codec
 from flintmq.records.record import FAULTS_TOLD_MAX, append_varint
-from flintmq.storage.producers import PRODUCERS_MAX
+from flintmq.storage.producer_state import PRODUCERS_MAX
 from support.broker_process import BrokerProcess
 from support.hostile import watched
 from support.wire import TIMESTAMP, Wire, batch_of, fetch_request, produce_request, values_of

@@ -27,7 +27,7 @@ from flintmq.records.checksum import crc32c
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker, marker_batch
 from flintmq.records.record import Record, append_record, records_of, with_payload
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from support.committed import without_aborted
 
 UNPACKED_MAX = 1 << 20

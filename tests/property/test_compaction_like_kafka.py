@@ -20,9 +20,9 @@ from flintmq.records.batch import DELETE_HORIZON, BatchHeader
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.records.record import Record, build_batch, records_of
-from flintmq.storage.aborted import decode_aborted
+from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import Summary
-from flintmq.storage.producers import Producers
+from flintmq.storage.producer_state import Producers
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.batches import split
 from support.kafka_cleaner import KafkaCleaner

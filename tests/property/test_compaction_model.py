@@ -11,7 +11,7 @@ from flintmq.effects import read_file
 from flintmq.records.batch import DELETE_HORIZON, read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import records_of
-from flintmq.storage.aborted import decode_aborted
+from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import GroupResult, Summary
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX

@@ -21,9 +21,9 @@ from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
-from flintmq.storage.aborted import AbortedTransaction
-from flintmq.storage.folder import Assigned, LogFolder
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
+from flintmq.storage.log_dir import Assigned, LogFolder
 from support.batches import append, produced
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"

@@ -21,7 +21,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.errors import CorruptionError
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
-from flintmq.storage.scrubbing import Scrubbed, scrub
+from flintmq.storage.scrub import Scrubbed, scrub
 from flintmq.storage.segment import Segment
 from support.log_life import LogLife
 from support.log_machine import LogMachine, explore

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flintmq.records.batch import read_header
 from flintmq.storage.log import Isolation
-from flintmq.storage.lookups import offset_for_time
+from flintmq.storage.timestamp_lookup import offset_for_time
 from support.batches import produced
 from support.log_bench import NOW_MS, Bench
 

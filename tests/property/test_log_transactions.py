@@ -19,8 +19,8 @@ from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.compaction.transactions import Transactions
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.producers import Producers
-from flintmq.storage.recovery import _Opening
+from flintmq.storage.producer_state import Producers
+from flintmq.storage.recovery.log_loader import _Opening
 from flintmq.storage.segment import SNAPSHOT, file_name
 from support.batches import split
 from support.committed import fetch

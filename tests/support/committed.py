@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flintmq.records.markers import ABORT, control_type
 from flintmq.records.record import Record, records_of
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Isolation, Log
 from support.batches import split
 

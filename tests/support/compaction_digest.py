@@ -12,7 +12,7 @@ from random import Random
 from flintmq.effects import read_file
 from flintmq.records import record_walk
 from flintmq.records.compression import Codec
-from flintmq.storage.compaction import filtering, keys
+from flintmq.storage.compaction import batch_filter, offset_map
 from flintmq.storage.compaction.job import Summary, encode_event
 from support.log_on_disk import NOW_MS, LogOnDisk
 
@@ -70,7 +70,7 @@ def main() -> None:
     for name in sorted(log.disk.list(log.folder)):
         digest.update(name.encode())
         digest.update(read_file(log.disk, f"{log.folder}/{name}"))
-    for module in (record_walk, keys, filtering):
+    for module in (record_walk, offset_map, batch_filter):
         print(module.__name__, module.__file__)
     print(digest.hexdigest())
 

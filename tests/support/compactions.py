@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from flintmq.effects import Disk, Executor
 from flintmq.errors import FlintError
-from flintmq.storage.compaction.cleaning import clean
+from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import Event, Failure, Job
 
 

@@ -8,7 +8,7 @@ from flintmq.effects.simulated import SimulatedDisk
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.recovery import Recovery, open_log
+from flintmq.storage.recovery.log_loader import Recovery, open_log
 from support.batches import append, produced, split
 
 TOPIC_ID = bytes(range(16))

@@ -27,10 +27,10 @@ from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
-from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.lookups import TimestampOffset, offset_for_time
+from flintmq.storage.log_dir import Assigned, LogFolder
 from flintmq.storage.segment import FileRange
+from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
 from support.batches import split
 from support.committed import read_committed
 from support.compactions import SimulatedCompactions

@@ -10,10 +10,10 @@ from flintmq.effects import Disk, read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.records.batch import BatchHeader, place
 from flintmq.records.record import Record, build_batch, records_of
-from flintmq.storage.aborted import AbortedTransaction, encode_aborted
-from flintmq.storage.compaction.cleaning import clean
+from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
+from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import Event, GroupResult, Job, SegmentInput
-from flintmq.storage.compaction.swapping import CLEANED
+from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from support.batches import split
 

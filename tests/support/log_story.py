@@ -14,8 +14,8 @@ from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, crc_is_right
 from flintmq.settings import TopicConfig
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.lookups import offset_for_time
 from flintmq.storage.segment import INDEX, TIME_INDEX, Segment
+from flintmq.storage.timestamp_lookup import offset_for_time
 from support.batches import split
 
 BATCHES_REMEMBERED = 5

@@ -20,8 +20,8 @@ from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
-from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log
+from flintmq.storage.log_dir import Assigned, LogFolder
 from support.batches import produced
 from support.log_story import Story, Written, check, remembered
 

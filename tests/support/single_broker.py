@@ -37,7 +37,7 @@ from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
-from flintmq.storage.folder import LogFolder
+from flintmq.storage.log_dir import LogFolder
 from support.compactions import SimulatedCompactions
 
 NODE_ID = 3

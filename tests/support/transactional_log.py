@@ -7,7 +7,7 @@ from typing import Any
 from flintmq.records.batch import read_header
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Appended
 from support.committed import read_committed
 from support.log_bench import NOW_MS, Bench

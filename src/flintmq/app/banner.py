@@ -14,8 +14,8 @@ from flintmq import __version__
 from flintmq.app.broker import Started
 from flintmq.settings import Listener
 from flintmq.settings.listeners import LOOPBACK
-from flintmq.storage.folder import CLEAN_SHUTDOWN, FORMAT_FILE
-from flintmq.storage.recovery import Recovery
+from flintmq.storage.log_dir import CLEAN_SHUTDOWN, FORMAT_FILE
+from flintmq.storage.recovery.log_loader import Recovery
 
 PATIENCE_S = 2.0
 

@@ -40,9 +40,9 @@ from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
 from flintmq.server.listening import Server
 from flintmq.settings import Listener, Loaded
-from flintmq.storage.folder import LogFolder
 from flintmq.storage.log import Log
-from flintmq.storage.recovery import Recovery
+from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.recovery.log_loader import Recovery
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from flintmq.metrics.exposition import label_text
 from flintmq.server.listening import Server
 from flintmq.server.refusals import Refusal
 from flintmq.settings import BrokerConfig
-from flintmq.storage.recovery import Recovery
+from flintmq.storage.recovery.log_loader import Recovery
 from flintmq.transactions.transaction import State, Transaction
 
 T = TypeVar("T")

@@ -24,14 +24,14 @@ from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import MAGIC, Record, records_of
-from flintmq.storage import checkpoints
-from flintmq.storage.epochs import LeaderEpochs
-from flintmq.storage.folder import CLEAN_SHUTDOWN, DELETED
+from flintmq.storage.durability import offset_checkpoint
+from flintmq.storage.durability.flush import EPOCHS_FILE
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
-from flintmq.storage.lookups import UNPACKED_BYTES_MAX
-from flintmq.storage.producers import Producers
+from flintmq.storage.leader_epochs import LeaderEpochs
+from flintmq.storage.log_dir import CLEAN_SHUTDOWN, DELETED
+from flintmq.storage.producer_state import Producers
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
-from flintmq.storage.syncing import EPOCHS_FILE
+from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
 _ZEROS_STEP: Final = 1024 * 1024
 
@@ -277,7 +277,7 @@ def _inspect_epochs(report: FileReport, data: bytes) -> None:
 def _inspect_offsets(report: FileReport, data: bytes) -> None:
     report.entries = [
         {"topic": topic, "partition": partition, "offset": offset}
-        for (topic, partition), offset in checkpoints.decode(data).items()
+        for (topic, partition), offset in offset_checkpoint.decode(data).items()
     ]
 
 

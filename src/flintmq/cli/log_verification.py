@@ -19,7 +19,7 @@ from flintmq.cli.log_files import FileKind, files_in, kind_of
 from flintmq.effects.real import RealDisk, RealFile
 from flintmq.storage.damage import joined
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.scrubbing import scrub
+from flintmq.storage.scrub import scrub
 from flintmq.storage.segment import LOG, Segment, file_name
 
 _PIECE_BYTES: Final = 16 * 1024 * 1024

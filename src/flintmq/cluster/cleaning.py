@@ -18,7 +18,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, read_file
 from flintmq.errors import FlintError, LogOffline, StorageError
 from flintmq.settings import BrokerConfig
-from flintmq.storage.aborted import decode_aborted
+from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import (
     Damage,
     Event,
@@ -30,7 +30,7 @@ from flintmq.storage.compaction.job import (
     Summary,
 )
 from flintmq.storage.compaction.planning import Cleanable, cleanable
-from flintmq.storage.compaction.swapping import (
+from flintmq.storage.compaction.swap import (
     CLEANED,
     SWAP_FILE,
     Swap,
@@ -39,8 +39,8 @@ from flintmq.storage.compaction.swapping import (
     retract_swap,
     write_swap,
 )
-from flintmq.storage.folder import LogFolder
 from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.log_dir import LogFolder
 from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)

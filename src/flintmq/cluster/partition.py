@@ -25,7 +25,7 @@ from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.records.record import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
-from flintmq.storage.flushing import Done, Flusher
+from flintmq.storage.durability.flusher import Done, Flusher
 from flintmq.storage.log import Appended, Log
 
 _FOREVER = 1 << 62

@@ -15,9 +15,9 @@ from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
-from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Log
-from flintmq.storage.recovery import Recovery
+from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.recovery.log_loader import Recovery
 
 logger = logging.getLogger(__name__)
 

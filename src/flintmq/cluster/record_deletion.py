@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flintmq.cluster.partition import Partition
 from flintmq.effects import Executor
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.storage.folder import LogFolder
+from flintmq.storage.log_dir import LogFolder
 
 TO_HIGH_WATERMARK = -1
 

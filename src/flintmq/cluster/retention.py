@@ -13,7 +13,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects import Clock, Executor
 from flintmq.errors import StorageError
-from flintmq.storage.folder import LogFolder
+from flintmq.storage.log_dir import LogFolder
 from flintmq.storage.retention import Expired, expired
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from flintmq.cluster.partitions import Partitions
 from flintmq.effects import Clock, Executor
 from flintmq.settings import BrokerConfig
 from flintmq.storage.log import Log
-from flintmq.storage.scrubbing import Scrubbed, scrub
+from flintmq.storage.scrub import Scrubbed, scrub
 from flintmq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)

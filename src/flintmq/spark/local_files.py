@@ -23,9 +23,9 @@ from flintmq.errors import FlintError
 from flintmq.records.batch import HEADER_SIZE, read_header
 from flintmq.records.record import MAGIC
 from flintmq.spark.reading import whole_part
+from flintmq.storage.durability.flush import METADATA_FILE, decode_metadata
 from flintmq.storage.indexes import floor_in_offset_file
 from flintmq.storage.segment import INDEX, LOG
-from flintmq.storage.syncing import METADATA_FILE, decode_metadata
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 """What is read at once, except for a single batch that is larger."""

@@ -33,13 +33,10 @@ from flintmq.records.batch import (
 from flintmq.records.checksum import crc32c
 from flintmq.records.markers import Marker, marker_batch
 from flintmq.settings import TopicConfig
-from flintmq.storage.aborted import AbortedTransaction, encode_aborted
-from flintmq.storage.compaction.swapping import Swap, rename_cleaned
+from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
+from flintmq.storage.compaction.swap import Swap, rename_cleaned
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.epochs import LeaderEpochs
-from flintmq.storage.producers import Producers
-from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
-from flintmq.storage.syncing import (
+from flintmq.storage.durability.flush import (
     EPOCHS_FILE,
     NO_DESCRIPTORS,
     NO_SPACE,
@@ -48,6 +45,9 @@ from flintmq.storage.syncing import (
     Sealed,
     encode_metadata,
 )
+from flintmq.storage.leader_epochs import LeaderEpochs
+from flintmq.storage.producer_state import Producers
+from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from flintmq.effects import Buffer, Disk, File
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, read_header
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.indexes import (
     OFFSET_ENTRY,

@@ -22,7 +22,7 @@ from flintmq.protocol.messages import (
 )
 from flintmq.records.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
 from flintmq.records.record import Header, build_batch, records_of
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Isolation
 
 _READ_BYTES = 1024 * 1024

@@ -15,8 +15,8 @@ from bench.compiled import CannotBuild, build_wheel, unpack
 ROOT = Path(__file__).parents[3]
 COMPILED = (
     "flintmq.records.record_walk",
-    "flintmq.storage.compaction.keys",
-    "flintmq.storage.compaction.filtering",
+    "flintmq.storage.compaction.offset_map",
+    "flintmq.storage.compaction.batch_filter",
 )
 LIBRARIES = (".so", ".pyd")
 

@@ -9,7 +9,7 @@ from flintmq.app.banner import StartWatch, banner, ready_line, recovery_words
 from flintmq.app.broker import Started
 from flintmq.settings import Listener
 from flintmq.storage.log import CorruptRange
-from flintmq.storage.recovery import Recovery
+from flintmq.storage.recovery.log_loader import Recovery
 
 
 def started(*listeners: Listener) -> Started:

@@ -10,10 +10,10 @@ from flintmq.cli.log_files import Batch, FileKind, FileReport, files_in, inspect
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import NewRecord, build_batch
-from flintmq.storage import checkpoints
-from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
-from flintmq.storage.producers import Producers
+from flintmq.storage.leader_epochs import LeaderEpochs
+from flintmq.storage.producer_state import Producers
 
 BASE = 100
 
@@ -152,7 +152,7 @@ def test_checkpoints_tell_their_entries_and_their_damage(folder: Path) -> None:
     assert look(write(folder, "leader-epoch-checkpoint", b"0\n2\n3 50\n0 0\n")).damage == [
         "the epochs do not ascend"
     ]
-    points = write(folder, "recovery-point-offset-checkpoint", checkpoints.encode({("orders", 0): 7}))
+    points = write(folder, "recovery-point-offset-checkpoint", offset_checkpoint.encode({("orders", 0): 7}))
     assert look(points).entries == [{"topic": "orders", "partition": 0, "offset": 7}]
     assert look(write(folder, "clean-shutdown", b"what?")).damage
 

@@ -15,8 +15,8 @@ from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import CorruptionError, LogOffline
 from flintmq.records.record import build_batch
-from flintmq.storage import checkpoints
-from flintmq.storage.compaction.swapping import CLEANED, SWAP_FILE
+from flintmq.storage.compaction.swap import CLEANED, SWAP_FILE
+from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
 from support.batches import split
@@ -101,7 +101,7 @@ def test_only_the_newest_of_each_key_is_left_and_the_log_says_so(broker: SingleB
     assert (done.records_before, done.records_after, done.passes) == (30, 3, 1)
     assert log.first_dirty_offset == log.end_offset == 30
     assert bench.left_behind() == []
-    written = checkpoints.decode(read_file(bench.disk, f"data/{checkpoints.FIRST_DIRTY}"))
+    written = offset_checkpoint.decode(read_file(bench.disk, f"data/{offset_checkpoint.FIRST_DIRTY}"))
     assert written["t", 0] == 30
 
 
@@ -134,8 +134,10 @@ def test_the_recovery_point_is_on_disk_before_a_segment_gets_holes(broker: Singl
     bench = Bench(broker)
     bench.fill()
     found: list[int] = []
-    path = f"data/{checkpoints.RECOVERY_POINT}"
-    bench.at("rename", LOG, lambda: found.append(checkpoints.decode(read_file(bench.disk, path))["t", 0]))
+    path = f"data/{offset_checkpoint.RECOVERY_POINT}"
+    bench.at(
+        "rename", LOG, lambda: found.append(offset_checkpoint.decode(read_file(bench.disk, path))["t", 0])
+    )
     bench.compact()
     assert found == [30]
 

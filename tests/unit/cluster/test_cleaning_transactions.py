@@ -18,7 +18,7 @@ from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
 from flintmq.storage.log import Isolation
 from flintmq.storage.segment import TXN_INDEX
 from support.batches import split

@@ -17,7 +17,7 @@ from flintmq.spark import segments
 from flintmq.spark.options import Segments, SourceOptions, parse
 from flintmq.spark.ranges import OffsetRange
 from flintmq.spark.segments import FileTask, Found, SegmentFinder, cut_by_bytes, recent, with_files
-from flintmq.storage.syncing import METADATA_FILE, encode_metadata
+from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
 
 TOPIC_ID = bytes(range(16))
 (ADDRESS,) = parse_addresses("a:1")

@@ -23,8 +23,8 @@ from flintmq.spark.options import SourceOptions, parse
 from flintmq.spark.ranges import OffsetRange
 from flintmq.spark.segment_reading import read_task
 from flintmq.spark.segments import FileTask
+from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
 from flintmq.storage.indexes import OFFSET_ENTRY
-from flintmq.storage.syncing import METADATA_FILE, encode_metadata
 
 TOPIC_ID = bytes(range(16))
 BASE, END = 100, 140

@@ -11,8 +11,8 @@ from threading import Barrier
 from flintmq.effects import read_file
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.settings import TopicConfig
-from flintmq.storage import checkpoints
-from flintmq.storage.folder import Assigned, LogFolder
+from flintmq.storage.durability import offset_checkpoint
+from flintmq.storage.log_dir import Assigned, LogFolder
 from support.batches import append, produced
 
 _THREADS = 4
@@ -37,5 +37,5 @@ def test_the_last_of_many_written_at_once_has_the_newest_starts(tmp_path: Path) 
         with ThreadPoolExecutor(_THREADS) as threads:
             for done in [threads.submit(delete_often, index) for index in range(_THREADS)]:
                 done.result()
-        written = checkpoints.decode(read_file(disk, f"{tmp_path}/{checkpoints.LOG_START}"))
+        written = offset_checkpoint.decode(read_file(disk, f"{tmp_path}/{offset_checkpoint.LOG_START}"))
         assert written == {("t", index): _ROUNDS for index in range(_THREADS)}

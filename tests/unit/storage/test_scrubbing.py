@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.records.batch import read_header
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.scrubbing import Scrubbed, scrub
+from flintmq.storage.scrub import Scrubbed, scrub
 from flintmq.storage.segment import LOG
 from support.log_bench import PLENTY, Bench
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.storage import checkpoints
-from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.durability import offset_checkpoint
+from flintmq.storage.leader_epochs import LeaderEpochs
 from support.batches import append, produced
 from support.log_bench import Bench
 
@@ -57,9 +57,9 @@ def test_truncation_at_either_end() -> None:
 def test_both_files_have_kafkas_text_format() -> None:
     assert epochs_of((1, 0), (3, 10)).encode() == b"0\n2\n1 0\n3 10\n"
     offsets = {("b", 0): 7, ("a", 12): 1}
-    assert checkpoints.encode(offsets) == b"0\n2\na 12 1\nb 0 7\n"
-    assert checkpoints.decode(checkpoints.encode(offsets)) == offsets
-    assert checkpoints.decode(b"0\n0\n") == {}
+    assert offset_checkpoint.encode(offsets) == b"0\n2\na 12 1\nb 0 7\n"
+    assert offset_checkpoint.decode(offset_checkpoint.encode(offsets)) == offsets
+    assert offset_checkpoint.decode(b"0\n0\n") == {}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_what_makes_no_sense_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         LeaderEpochs.decode(data)
     with pytest.raises(CorruptionError):
-        checkpoints.decode(data)
+        offset_checkpoint.decode(data)
 
 
 def test_a_file_cut_anywhere_is_refused_or_was_already_whole() -> None:
-    data = checkpoints.encode({("topic", 0): 12345, ("topic", 1): 99})
+    data = offset_checkpoint.encode({("topic", 0): 12345, ("topic", 1): 99})
     for size in range(len(data)):
         with pytest.raises(CorruptionError):
-            checkpoints.decode(data[:size])
+            offset_checkpoint.decode(data[:size])
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"nonsense"])

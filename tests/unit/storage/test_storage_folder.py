@@ -13,8 +13,8 @@ from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
-from flintmq.storage.folder import Assigned, LogFolder
 from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log_dir import Assigned, LogFolder
 from support.batches import append, produced
 from support.log_bench import NOW_MS, contents
 

@@ -8,7 +8,7 @@ from flintmq.errors import CorruptionError
 from flintmq.records.compression import Codec
 from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
+from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 from support.batches import append, produced
 from support.log_bench import NOW_MS, Bench
 

@@ -9,7 +9,7 @@ import pytest
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import MAX_INT32, BatchHeader, read_header
 from flintmq.records.markers import Marker
-from flintmq.storage.producers import Producers
+from flintmq.storage.producer_state import Producers
 from support.batches import append, produced
 from support.log_bench import Bench
 

@@ -12,11 +12,11 @@ from flintmq.effects import Buffer, read_file, write_plainly
 from flintmq.effects.simulated import SimulatedFile
 from flintmq.errors import CorruptionError
 from flintmq.records.record import build_batch
-from flintmq.storage import scanning
+from flintmq.storage.durability.flush import FLUSH_FAILED
 from flintmq.storage.log import CorruptRange, Isolation
-from flintmq.storage.lookups import offset_for_time
+from flintmq.storage.recovery import segment_scan
 from flintmq.storage.segment import INDEX, LOG
-from flintmq.storage.syncing import FLUSH_FAILED
+from flintmq.storage.timestamp_lookup import offset_for_time
 from support.batches import append, produced
 from support.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
 
@@ -274,7 +274,7 @@ def test_offsets_must_follow_each_other_unless_compaction_may_have_been_there() 
 def test_a_batch_larger_than_a_chunk_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     written = [*bench.fill(2), *bench.fill(1, size=9000), *bench.fill(2)]
-    monkeypatch.setattr(scanning, "_SCAN_BYTES", 1024)
+    monkeypatch.setattr(segment_scan, "_SCAN_BYTES", 1024)
     assert contents(bench.open()) == written
     bench.disk.flip(bench.path(0, ".log"), len(written[0] + written[1]) + 5000)
     assert contents(bench.open()) == written[:2]
@@ -286,7 +286,7 @@ def test_a_length_that_claims_the_rest_of_a_large_file_is_not_read_into_memory(
     bench = Bench()
     written = bench.fill(100)
     bench.disk.open(bench.path(0, ".log")).pwrite((12_000).to_bytes(4, "big"), 8)
-    monkeypatch.setattr(scanning, "_SCAN_BYTES", 1024)
+    monkeypatch.setattr(segment_scan, "_SCAN_BYTES", 1024)
     sizes: list[int] = []
     pread = SimulatedFile.pread
 

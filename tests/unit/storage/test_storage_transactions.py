@@ -10,7 +10,7 @@ from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.batch import read_header
 from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import build_batch, records_of
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Isolation
 from support.batches import split
 from support.committed import fetch

@@ -7,9 +7,9 @@ import pytest
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import BatchHeader, read_header
 from flintmq.records.markers import Marker
-from flintmq.storage import producers as producers_module
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
-from flintmq.storage.producers import EPOCH_MAX, Producers
+from flintmq.storage import producer_state as producers_module
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
+from flintmq.storage.producer_state import EPOCH_MAX, Producers
 from support.batches import produced
 
 ID = 9

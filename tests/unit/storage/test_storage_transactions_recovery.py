@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from flintmq.effects import read_file, write_plainly
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from support.log_bench import FOLDER, contents
 from support.transactional_log import TransactionalBench

@@ -10,7 +10,7 @@ import pytest
 from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import CorruptionError
-from flintmq.storage.compaction.swapping import (
+from flintmq.storage.compaction.swap import (
     CLEANED,
     SWAP_FILE,
     Swap,

@@ -15,7 +15,7 @@ from flintmq.broker.request import Request
 from flintmq.cluster.leadership import led_partition
 from flintmq.errors import ErrorCode, FlintError, LogOffline, error_code_of
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Isolation, Log
 
 if TYPE_CHECKING:

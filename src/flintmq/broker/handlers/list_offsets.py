@@ -22,7 +22,7 @@ from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.lookups import offset_for_time, offset_of_max_timestamp
+from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

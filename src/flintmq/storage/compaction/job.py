@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 import msgspec
 
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from flintmq.records.batch import BatchHeader
 from flintmq.records.markers import ABORT, COMMIT
-from flintmq.storage.aborted import AbortedTransaction
+from flintmq.storage.aborted_transactions import AbortedTransaction
 
 
 class _Aborted:

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from flintmq.effects.real import RealDisk
 from flintmq.errors import FlintError
-from flintmq.storage.compaction.cleaning import clean
+from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import (
     Event,
     Failure,

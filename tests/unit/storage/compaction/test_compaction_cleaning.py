@@ -13,8 +13,8 @@ from flintmq.effects import read_file, write_plainly
 from flintmq.effects.simulated import SimulatedDisk
 from flintmq.records.batch import HEADER_SIZE, read_header
 from flintmq.records.compression import Codec
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted
-from flintmq.storage.compaction.cleaning import clean
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
+from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import (
     Damage,
     Failure,
@@ -28,7 +28,7 @@ from flintmq.storage.compaction.job import (
     encode_event,
     encode_job,
 )
-from flintmq.storage.compaction.swapping import CLEANED
+from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.batches import split
 from support.log_on_disk import FOLDER, NOW_MS, LogOnDisk

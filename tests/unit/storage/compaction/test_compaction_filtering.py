@@ -17,9 +17,9 @@ from flintmq.records.batch import (
 )
 from flintmq.records.compression import Codec
 from flintmq.records.record import NewRecord, Record, build_batch, records_of
-from flintmq.storage.aborted import AbortedTransaction
-from flintmq.storage.compaction.filtering import BatchFilter, Filtered, Outcome
-from flintmq.storage.compaction.keys import KeyMap
+from flintmq.storage.aborted_transactions import AbortedTransaction
+from flintmq.storage.compaction.batch_filter import BatchFilter, Filtered, Outcome
+from flintmq.storage.compaction.offset_map import KeyMap
 from flintmq.storage.compaction.transactions import Transactions
 
 NOW_MS = 1_700_000_000_000

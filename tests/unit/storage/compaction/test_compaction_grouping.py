@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flintmq.storage.compaction.grouping import SegmentSizes, group_segments
+from flintmq.storage.compaction.segment_groups import SegmentSizes, group_segments
 
 PLENTY = 1 << 40
 

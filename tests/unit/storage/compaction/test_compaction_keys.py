@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from flintmq.storage.compaction.keys import (
+from flintmq.storage.compaction.offset_map import (
     ENTRY_BYTES,
     NOT_FOUND,
     SPECIAL,

@@ -7,7 +7,7 @@ import pytest
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from flintmq.records.markers import ABORT, COMMIT, control_type
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted, encode_aborted
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.compaction.transactions import Transactions
 
 

@@ -20,7 +20,7 @@ from flintmq.storage.compaction.job import (
     decode_event,
     encode_job,
 )
-from flintmq.storage.compaction.swapping import CLEANED
+from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.compaction.worker import RateLimit
 from support.log_on_disk import LogOnDisk
 

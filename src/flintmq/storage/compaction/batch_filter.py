@@ -32,7 +32,7 @@ from flintmq.records.compression import Codec, decompress
 from flintmq.records.markers import control_type
 from flintmq.records.record import with_payload
 from flintmq.records.record_walk import RecordColumns, locate, rebuild, walk
-from flintmq.storage.compaction.keys import SPECIAL, SUPERSEDED, KeyMap
+from flintmq.storage.compaction.offset_map import SPECIAL, SUPERSEDED, KeyMap
 from flintmq.storage.compaction.transactions import Transactions
 
 UNPACKED_BYTES_MAX = 1 << 30

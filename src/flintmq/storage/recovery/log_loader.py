@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 from flintmq.effects import ASIDE, Disk, read_file
 from flintmq.errors import CorruptionError
-from flintmq.storage.aborted import decode_aborted
-from flintmq.storage.compaction.swapping import resume_swap
-from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.aborted_transactions import decode_aborted
+from flintmq.storage.compaction.swap import resume_swap
+from flintmq.storage.durability.flush import EPOCHS_FILE, FLUSH_FAILED, NoSpace
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.replaying import replay
-from flintmq.storage.scanning import Scan, scan
+from flintmq.storage.recovery.segment_scan import Scan, scan
+from flintmq.storage.recovery.state_replay import replay
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
-from flintmq.storage.syncing import EPOCHS_FILE, FLUSH_FAILED, NoSpace
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from flintmq.records.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
 from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import records_of
 from flintmq.storage.log import Log
-from flintmq.storage.lookups import UNPACKED_BYTES_MAX
-from flintmq.storage.producers import Producers
+from flintmq.storage.producer_state import Producers
 from flintmq.storage.segment import SNAPSHOT, Segment, file_name
+from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from flintmq.effects import Clock, Executor
 from flintmq.errors import LogOffline
+from flintmq.storage.durability.flush import NO_DESCRIPTORS, Flush, NoSpace
 from flintmq.storage.log import Log
-from flintmq.storage.syncing import NO_DESCRIPTORS, Flush, NoSpace
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from flintmq.records.batch import (
     read_header,
 )
 from flintmq.records.checksum import crc32c
-from flintmq.storage.epochs import LeaderEpochs
+from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
 
 _SCAN_BYTES = 1024 * 1024

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from flintmq.effects import Disk
 from flintmq.errors import StorageError
 from flintmq.records.batch import MAX_INT32, BatchHeader
-from flintmq.storage.aborted import AbortedTransaction, encode_aborted
-from flintmq.storage.compaction.filtering import Filtered
+from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
+from flintmq.storage.compaction.batch_filter import Filtered
+from flintmq.storage.compaction.batch_reader import Pace
 from flintmq.storage.compaction.job import GroupResult, SegmentInput
-from flintmq.storage.compaction.reading import Pace
-from flintmq.storage.compaction.swapping import CLEANED
+from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 

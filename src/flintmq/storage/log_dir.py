@@ -28,13 +28,13 @@ from flintmq.errors import ConfigurationError, CorruptionError, StorageError
 from flintmq.metrics import LogCounters
 from flintmq.records.uuids import encode_uuid
 from flintmq.settings import TopicConfig
-from flintmq.storage import checkpoints
-from flintmq.storage.checkpoints import TopicPartition
 from flintmq.storage.descriptors import Descriptors
+from flintmq.storage.durability import offset_checkpoint
+from flintmq.storage.durability.disk_reserve import Reserve
+from flintmq.storage.durability.flush import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
+from flintmq.storage.durability.offset_checkpoint import TopicPartition
 from flintmq.storage.log import Log
-from flintmq.storage.recovery import Recovery, open_log
-from flintmq.storage.reserve import Reserve
-from flintmq.storage.syncing import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
+from flintmq.storage.recovery.log_loader import Recovery, open_log
 
 logger = logging.getLogger(__name__)
 
@@ -126,14 +126,18 @@ class LogFolder:
         # ORDER: the promise is gone from the disk BEFORE anything is written that would break it; and what the
         # process before renamed but did not live to sync is durable BEFORE anybody relies on it.
         self._disk.sync_dir(self.path)
-        for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.FIRST_DIRTY):
+        for name in (
+            offset_checkpoint.RECOVERY_POINT,
+            offset_checkpoint.LOG_START,
+            offset_checkpoint.FIRST_DIRTY,
+        ):
             self._checkpointed[name] = self._read_checkpoint(name) or {}
         wanted = list(assigned)
         self.assigned = len(wanted)
         ids = self._put_aside(wanted, deleting)
         known = {(p.topic, p.partition) for p in wanted if ids.get(_name(p)) == p.topic_id}
         self._forget({(p.topic, p.partition) for p in wanted} - known)
-        started = known & self._checkpointed[checkpoints.LOG_START].keys()
+        started = known & self._checkpointed[offset_checkpoint.LOG_START].keys()
         self._identified = {(p.topic_id, p.partition) for p in wanted if (p.topic, p.partition) in started}
         reports: list[tuple[Log, Recovery]] = []
         gate = asyncio.Semaphore(self._threads)
@@ -168,9 +172,9 @@ class LogFolder:
         self, log: Log, key: TopicPartition, clean_end: int | None, is_known: bool
     ) -> Recovery:
         """A log that the disk does not give is offline; the others are served."""
-        recovery_point = self._checkpointed[checkpoints.RECOVERY_POINT].get(key, 0)
-        start_offset = self._checkpointed[checkpoints.LOG_START].get(key, 0)
-        log.first_dirty_offset = self._checkpointed[checkpoints.FIRST_DIRTY].get(key, 0)
+        recovery_point = self._checkpointed[offset_checkpoint.RECOVERY_POINT].get(key, 0)
+        start_offset = self._checkpointed[offset_checkpoint.LOG_START].get(key, 0)
+        log.first_dirty_offset = self._checkpointed[offset_checkpoint.FIRST_DIRTY].get(key, 0)
         # What is compacted was synced before, and has holes that look like a lost end: it is not to be scanned even
         # where the checkpoint that says so is lost.
         recovery_point = max(recovery_point, log.first_dirty_offset)
@@ -237,7 +241,7 @@ class LogFolder:
             self.checkpoint()
             if all(log.offline is None for log in self.logs.values()):
                 ends = {key: log.end_offset for key, log in self.logs.items()}
-                write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.encode(ends))
+                write_atomically(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", offset_checkpoint.encode(ends))
         except (OSError, StorageError) as error:
             logger.error("this stop is not a clean one, the next start scans the logs: %s", error)
 
@@ -359,8 +363,8 @@ class LogFolder:
 
     def checkpoint(self) -> None:
         """Write what changed since the last time; recovery starts from here."""
-        self._write_checkpoint(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point)
-        self._write_checkpoint(checkpoints.FIRST_DIRTY, lambda log: log.first_dirty_offset)
+        self._write_checkpoint(offset_checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
+        self._write_checkpoint(offset_checkpoint.FIRST_DIRTY, lambda log: log.first_dirty_offset)
         self.checkpoint_starts()
         self._reserve.keep()
 
@@ -376,12 +380,12 @@ class LogFolder:
                 log.gate.replace(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
                 self._disk.sync_dir(self.path)
                 self._identified.add((log.topic_id, log.partition))
-        self._write_checkpoint(checkpoints.LOG_START, lambda log: log.start_offset)
+        self._write_checkpoint(offset_checkpoint.LOG_START, lambda log: log.start_offset)
 
     def start_is_durable(self, log: Log) -> bool:
         """Whether the checkpoint on disk says where the log begins now."""
-        written = self._checkpointed.get(checkpoints.LOG_START, {}).get((log.topic, log.partition), 0)
-        return checkpoints.LOG_START not in self._unsure and written >= log.start_offset
+        written = self._checkpointed.get(offset_checkpoint.LOG_START, {}).get((log.topic, log.partition), 0)
+        return offset_checkpoint.LOG_START not in self._unsure and written >= log.start_offset
 
     def _write_checkpoint(self, name: str, offset_of: Callable[[Log], int]) -> None:
         # One at a time, and each with offsets taken after its turn came: requests and housekeeping both write
@@ -393,7 +397,7 @@ class LogFolder:
 
     def _replace_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         if name in self._unsure or self._checkpointed.get(name) != offsets:
-            path, data = f"{self.path}/{name}", checkpoints.encode(offsets)
+            path, data = f"{self.path}/{name}", offset_checkpoint.encode(offsets)
             self._unsure.add(name)
             try:
                 write_atomically(self._disk, path, data)
@@ -417,7 +421,7 @@ class LogFolder:
         if not self._disk.exists(path):
             return None
         try:
-            return checkpoints.decode(read_file(self._disk, path))
+            return offset_checkpoint.decode(read_file(self._disk, path))
         except CorruptionError as error:
             logger.warning("%s: %s Doing without it: every segment is scanned.", path, error)
             return None

@@ -14,9 +14,8 @@ from collections.abc import Generator, Iterator, Sequence
 
 from flintmq.effects import Disk, read_file
 from flintmq.errors import CorruptionError
-from flintmq.storage.aborted import AbortedTransaction, decode_aborted
-from flintmq.storage.compaction.cleaned import CleanedSegment
-from flintmq.storage.compaction.filtering import (
+from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
+from flintmq.storage.compaction.batch_filter import (
     BatchFilter,
     Outcome,
     is_whole,
@@ -24,10 +23,11 @@ from flintmq.storage.compaction.filtering import (
     offsets_of,
     read_payload,
 )
-from flintmq.storage.compaction.grouping import SegmentSizes, group_segments
+from flintmq.storage.compaction.batch_reader import Batch, DamagedBatch, Pace, read_batches, unreadable
+from flintmq.storage.compaction.cleaned_segment import CleanedSegment
 from flintmq.storage.compaction.job import Damage, GroupResult, Job, Progress, SegmentInput, Summary
-from flintmq.storage.compaction.keys import KeyMap
-from flintmq.storage.compaction.reading import Batch, DamagedBatch, Pace, read_batches, unreadable
+from flintmq.storage.compaction.offset_map import KeyMap
+from flintmq.storage.compaction.segment_groups import SegmentSizes, group_segments
 from flintmq.storage.compaction.transactions import Transactions
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flintmq.effects import Disk, File, write_atomically, write_plainly
 from flintmq.errors import StorageError
 from flintmq.records.uuids import decode_uuid, encode_uuid
-from flintmq.storage.aborted import encode_aborted
+from flintmq.storage.aborted_transactions import encode_aborted
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)

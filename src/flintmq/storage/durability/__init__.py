@@ -1,0 +1,1 @@
+"""When and in which order a log's files reach stable storage."""
