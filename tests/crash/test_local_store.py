@@ -18,8 +18,6 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from flintmq.cluster.local_store import LocalStore
-from flintmq.cluster.metadata_store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
 from flintmq.effects.simulated import (
     SimulatedClock,
     SimulatedDisk,
@@ -28,6 +26,8 @@ from flintmq.effects.simulated import (
     SimulatedLoop,
 )
 from flintmq.errors import CorruptionError, FlintError, MetadataStoreError, StorageError
+from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
 
 T = TypeVar("T")
 State = dict[str, Item]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import flintmq.storage.recovery.segment_scan
-from flintmq.cluster.partition import Partition
 from flintmq.effects.simulated import SimulatedDisk, SimulatedFile
+from flintmq.partitions.partition import Partition
 from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
 from flintmq.storage.durability.flush import Flush, Sealed

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from flintmq.broker.apis import APIS, Api
-from flintmq.cluster.config_changes import ResourceType
 from flintmq.errors import ErrorCode
+from flintmq.metadata.config_changes import ResourceType
 from flintmq.protocol import messages
 from flintmq.protocol.codegen.schema import Field
 from flintmq.protocol.codegen.structures import Message

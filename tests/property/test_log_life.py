@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-import flintmq.cluster.scrub as scrubbing_shell
-from flintmq.cluster import cleaning
-from flintmq.cluster.cleaning import Cleaner
-from flintmq.cluster.partition import Partition
+import flintmq.partitions.maintenance.scrub as scrubbing_shell
 from flintmq.errors import CorruptionError
+from flintmq.partitions.maintenance import log_cleaner
+from flintmq.partitions.maintenance.log_cleaner import Cleaner
+from flintmq.partitions.partition import Partition
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.scrub import Scrubbed, scrub
@@ -77,7 +77,7 @@ def _nothing_is_made_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_note_is_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cleaning, "write_swap", lambda disk, folder, swap: None)
+    patch.setattr(log_cleaner, "write_swap", lambda disk, folder, swap: None)
 
 
 def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:

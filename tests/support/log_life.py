@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flintmq.cluster.cleaning import Cleaner
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.record_deletion import delete_records
-from flintmq.cluster.retention import retain
-from flintmq.cluster.scrub import verify_log
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
+from flintmq.partitions.maintenance.log_cleaner import Cleaner
+from flintmq.partitions.maintenance.retention import retain
+from flintmq.partitions.maintenance.scrub import verify_log
+from flintmq.partitions.partition import Partition
+from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.batch import BatchHeader
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker

@@ -13,10 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
+from flintmq.partitions.partition import Partition
+from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig

@@ -16,22 +16,22 @@ from flintmq.broker.markers import Markers
 from flintmq.broker.request import Request, Session
 from flintmq.broker.services import Services
 from flintmq.broker.transactions import TransactionCoordinator
-from flintmq.cluster import keys
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.local_store import LocalStore
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.producer_ids import ProducerIds
-from flintmq.cluster.topics import NewTopic, Topics
-from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects.simulated import (
     SimulatedDisk,
     SimulatedExecutor,
     SimulatedLoop,
     SimulatedRandom,
 )
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.store import Put
+from flintmq.metadata.topics import NewTopic, Topics
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.maintenance.scheduler import Upkeep
+from flintmq.partitions.partition import Partition
 from flintmq.protocol import messages
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message

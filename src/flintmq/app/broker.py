@@ -22,20 +22,20 @@ from flintmq.broker.groups import GroupCoordinator
 from flintmq.broker.markers import Markers
 from flintmq.broker.services import Services
 from flintmq.broker.transactions import TransactionCoordinator
-from flintmq.cluster import keys
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.image import Delta
-from flintmq.cluster.local_store import LocalStore
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.producer_ids import ProducerIds
-from flintmq.cluster.topics import Topics
-from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.image import Delta
+from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.store import Put
+from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.maintenance.scheduler import Upkeep
 from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
 from flintmq.server.listening import Server

@@ -20,13 +20,13 @@ from flintmq.app.loop_delay import LoopDelay
 from flintmq.app.process_figures import ProcessFigures, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.transactions import TransactionCoordinator
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.upkeep import Upkeep
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.errors import ErrorCode
+from flintmq.metadata.cluster_metadata import Metadata
 from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.maintenance.scheduler import Upkeep
 from flintmq.server.listening import Server
 from flintmq.server.refusals import Refusal
 from flintmq.settings import BrokerConfig

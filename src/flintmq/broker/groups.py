@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cluster.image import Delta
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.topics import NewTopic, Topics
 from flintmq.coordination.coordinator import Coordinator
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.groups.machine import DeletedTopic, Groups
 from flintmq.groups.rebalancing import GroupSettings
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.image import Delta
+from flintmq.metadata.topics import NewTopic, Topics
+from flintmq.partitions.local_partitions import Partitions
 from flintmq.settings import BrokerConfig
 
 GROUPS_TOPIC = "__consumer_offsets"

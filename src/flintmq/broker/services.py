@@ -10,16 +10,16 @@ from flintmq.broker.lanes import Lane
 from flintmq.broker.markers import Markers
 from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.broker.waiting import Waiting
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.producer_ids import ProducerIds
-from flintmq.cluster.topics import Topics
-from flintmq.cluster.upkeep import Upkeep
 from flintmq.coordination.coordinator import Coordinator
 from flintmq.effects import Clock, Disk, Executor, Random, Timers
 from flintmq.groups.machine import Groups
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.maintenance.scheduler import Upkeep
 
 
 @dataclass(frozen=True, slots=True)

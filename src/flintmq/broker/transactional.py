@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flintmq.broker.services import Services
     from flintmq.broker.transactions import Codes
-    from flintmq.cluster.partition import Partition
+    from flintmq.partitions.partition import Partition
 
 _FIRST_ADDING = 12
 _FIRST_ABORTABLE = 11

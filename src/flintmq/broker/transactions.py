@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable
 
 from flintmq.broker.markers import Markers
 from flintmq.broker.telling import Telling
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.producer_ids import ProducerIds
-from flintmq.cluster.topics import NewTopic, Topics
 from flintmq.coordination.coordinator import Coordinator
 from flintmq.coordination.machine import Decision
 from flintmq.coordination.shard import Shard, State
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, FlintError
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.topics import NewTopic, Topics
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.settings import BrokerConfig

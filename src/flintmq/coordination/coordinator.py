@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from flintmq.cluster.image import Delta
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.topics import NewTopic, Topics
 from flintmq.coordination.machine import NOBODY, Decision, Machine, Token
 from flintmq.coordination.shard import Shard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.image import Delta
+from flintmq.metadata.topics import NewTopic, Topics
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
-from flintmq.cluster.partition import Partition
 from flintmq.coordination.loading import Ended, read_entries
 from flintmq.coordination.machine import Decision, Machine, Stored, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
 from flintmq.records.markers import Marker

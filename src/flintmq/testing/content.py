@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from flintmq.broker.services import Services
 from flintmq.client.partitioner import partition_of_key
-from flintmq.cluster.partition import UNPACKED_BYTES_MAX, Partition
-from flintmq.cluster.topics import NewTopic
 from flintmq.errors import ErrorCode, RequestError, StorageError
+from flintmq.metadata.topics import NewTopic
+from flintmq.partitions.partition import UNPACKED_BYTES_MAX, Partition
 from flintmq.protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from flintmq.cluster.image import ClusterImage
 from flintmq.errors import ErrorCode
+from flintmq.metadata.image import ClusterImage
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse
 from flintmq.testing.error_answers import error_answer

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flintmq.cluster.image import ClusterImage
+from flintmq.metadata.image import ClusterImage
 from flintmq.protocol.codegen.schema import Field, MessageSchema
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import MetadataRequest

@@ -14,10 +14,10 @@ from typing import Any
 
 from flintmq.broker.markers import Done, Markers
 from flintmq.cli.main import main
-from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.groups import commits
 from flintmq.groups.machine import Groups
+from flintmq.partitions.partition import Partition
 from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
 from flintmq.records.markers import Marker
 from flintmq.storage.log import Appended, Isolation, Log

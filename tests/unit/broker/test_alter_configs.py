@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.cluster import keys
 from flintmq.errors import ErrorCode
+from flintmq.metadata import keys
 from flintmq.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -200,7 +200,7 @@ def test_alter_configs_refuses_what_cannot_be(broker: SingleBroker) -> None:
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    logger = logging.getLogger("flintmq.cluster.configs")
+    logger = logging.getLogger("flintmq.metadata.configs")
     yield logger
     logger.setLevel(logging.NOTSET)
 

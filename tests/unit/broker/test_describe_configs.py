@@ -113,15 +113,15 @@ def test_a_resource_that_is_not_here_is_refused(
 
 def test_loggers_of_the_broker_and_their_levels(broker: SingleBroker) -> None:
     """KIP-412."""
-    logging.getLogger("flintmq.cluster.configs").setLevel(logging.WARNING)
+    logging.getLogger("flintmq.metadata.configs").setLevel(logging.WARNING)
     logging.getLogger("someone.else")
     result = describe(broker, BROKER_LOGGER, str(NODE_ID))
     levels = {config.name: config.value for config in result.configs}
-    assert levels["flintmq.cluster.configs"] == "WARN"
+    assert levels["flintmq.metadata.configs"] == "WARN"
     assert "root" in levels
     assert "someone.else" not in levels
     assert {config.config_source for config in result.configs} == {6}
-    logging.getLogger("flintmq.cluster.configs").setLevel(logging.NOTSET)
+    logging.getLogger("flintmq.metadata.configs").setLevel(logging.NOTSET)
 
 
 def test_others_get_their_turn_while_many_topics_are_described(broker: SingleBroker) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from flintmq.broker.apis import ADVERTISED, APIS
 from flintmq.broker.handlers.describe_topic_task import DAMAGED_MAX, WAIT_MS_MAX
-from flintmq.cluster import upkeep
 from flintmq.errors import ErrorCode
+from flintmq.partitions.maintenance import scheduler
 from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import (
@@ -188,7 +188,7 @@ def test_an_unknown_task_is_refused(broker: SingleBroker) -> None:
 def test_tasks_at_once_are_bounded_and_a_finished_one_makes_room(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "TASKS_AT_ONCE", 2)
+    monkeypatch.setattr(scheduler, "TASKS_AT_ONCE", 2)
     broker.create("t")
     requests = [MaintainTopicRequest(name="t", action=VERIFY) for _ in range(3)]
     answers = broker.ask_together(requests, MaintainTopicResponse, 0)
@@ -202,7 +202,7 @@ def test_tasks_at_once_are_bounded_and_a_finished_one_makes_room(
 def test_finished_tasks_are_forgotten_when_there_are_too_many(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(upkeep, bound, 2 if bound == "TASKS_KEPT" else 4)
+    monkeypatch.setattr(scheduler, bound, 2 if bound == "TASKS_KEPT" else 4)
     broker.create("t", 2)
     tasks = []
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_a_patient_question_is_answered_when_the_task_is_over_or_its_time_is_up(
     async def scenario() -> tuple[DescribeTopicTaskResponse, float, DescribeTopicTaskResponse]:
         turn = broker.services.upkeep._verifying
         await turn.acquire()
-        task = broker.services.upkeep.start(upkeep.Action.VERIFY, "t", [broker.partition("t")])
+        task = broker.services.upkeep.start(scheduler.Action.VERIFY, "t", [broker.partition("t")])
         question = DescribeTopicTaskRequest(task_id=task.id, max_wait_ms=2**31 - 1)
         began = clock.monotonic()
         early = await broker.exchange(question, DescribeTopicTaskResponse, 0)

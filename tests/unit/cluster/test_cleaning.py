@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flintmq.cluster.cleaning import Cleaner, Compacted, Uncleanable
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import CorruptionError, LogOffline
+from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted, Uncleanable
+from flintmq.partitions.partition import Partition
+from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.record import build_batch
 from flintmq.storage.compaction.swap import CLEANED, SWAP_FILE
 from flintmq.storage.durability import offset_checkpoint

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.cluster.cleaning import Cleaner, Compacted
-from flintmq.cluster.partition import Partition
 from flintmq.effects import read_file
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
+from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted
+from flintmq.partitions.partition import Partition
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted

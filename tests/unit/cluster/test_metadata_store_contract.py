@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.cluster.local_store import LocalStore
-from flintmq.cluster.metadata_store import (
+from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
+from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
+from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.store import (
     Change,
     Compacted,
     Item,
@@ -22,8 +24,6 @@ from flintmq.cluster.metadata_store import (
     TooLarge,
     Unavailable,
 )
-from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 
 Open = Callable[[], Awaitable[LocalStore]]
 Run = Callable[[Callable[[Open], Coroutine[Any, Any, None]]], None]

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.cluster.partition import Partition
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
+from flintmq.partitions.partition import Partition
 from flintmq.records.record import build_batch
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Appended, Isolation

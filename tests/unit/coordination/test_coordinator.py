@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.cluster.topics import NewTopic
 from flintmq.coordination.coordinator import Coordinator, shard_index
 from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
 from flintmq.errors import ErrorCode, StorageError
+from flintmq.metadata.topics import NewTopic
 from flintmq.protocol.messages import HeartbeatResponse
 from support.single_broker import SingleBroker
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import TOPICS_PER_TURN
 from flintmq.broker.request import Request
-from flintmq.cluster.config_changes import ConfigChanges, ResourceType
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.config_changes import ConfigChanges, ResourceType
 from flintmq.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from flintmq.settings import Alteration, replacement
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import led_partition
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
 if TYPE_CHECKING:

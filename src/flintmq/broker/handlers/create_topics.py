@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
-from flintmq.cluster.topics import NewTopic, check_total
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.topics import NewTopic, check_total
 from flintmq.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from flintmq.records.uuids import ZERO_UUID
 from flintmq.settings import describe_topic

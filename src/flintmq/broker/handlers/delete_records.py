@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import led_partition
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.record_deletion import delete_records, new_start
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.partitions.leadership import led_partition
+from flintmq.partitions.partition import Partition
+from flintmq.partitions.record_deletion import delete_records, new_start
 from flintmq.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 if TYPE_CHECKING:

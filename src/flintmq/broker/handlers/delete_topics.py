@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
-from flintmq.cluster.image import TopicImage
 from flintmq.errors import ErrorCode, FlintError, error_code_of
+from flintmq.metadata.image import TopicImage
 from flintmq.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from flintmq.records.uuids import ZERO_UUID
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from flintmq.broker import loggers
 from flintmq.broker.answers import reason_of
 from flintmq.broker.request import Request
-from flintmq.cluster.config_changes import ResourceType, check_node
-from flintmq.cluster.topics import check_name
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.config_changes import ResourceType, check_node
+from flintmq.metadata.topics import check_name
 from flintmq.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from flintmq.settings import ConfigEntry, describe_broker, describe_broker_default, describe_topic
 

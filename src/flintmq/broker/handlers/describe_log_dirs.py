@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.partition import Partition
 from flintmq.errors import error_code_of
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import reason_of
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import led_partition
-from flintmq.cluster.topics import check_name
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.topics import check_name
+from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import led_partition
 from flintmq.errors import ErrorCode, FlintError, LogOffline, error_code_of
+from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Isolation, Log

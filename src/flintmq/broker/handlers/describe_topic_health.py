@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import cut
 from flintmq.broker.handlers.describe_topic_task import DAMAGED_MAX
 from flintmq.broker.request import Request
-from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import DescribeTopicHealthRequest, DescribeTopicHealthResponse
 from flintmq.storage.damage import joined
 

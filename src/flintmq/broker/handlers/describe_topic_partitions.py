@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.operations import ON_TOPIC, bits
 from flintmq.broker.request import Request
-from flintmq.cluster.image import TopicImage
-from flintmq.cluster.topics import check_name
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.metadata.image import TopicImage
+from flintmq.metadata.topics import check_name
 from flintmq.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 
 if TYPE_CHECKING:

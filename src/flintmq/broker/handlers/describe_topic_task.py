@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.answers import cut
 from flintmq.broker.request import Request
-from flintmq.cluster.upkeep import PartitionTask, Task
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.partitions.maintenance.scheduler import PartitionTask, Task
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import DescribeTopicTaskRequest, DescribeTopicTaskResponse
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import finish_answer, start_answer
 from flintmq.broker.fetch_sessions import FetchContext, Wanted
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import end_of_epoch
-from flintmq.cluster.partition import Partition
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.partitions.leadership import end_of_epoch
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import Fetched, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
 from flintmq.storage.log import Isolation, Log

@@ -14,8 +14,8 @@ from flintmq.broker import loggers
 from flintmq.broker.answers import reason_of
 from flintmq.broker.lanes import TOPICS_PER_TURN
 from flintmq.broker.request import Request
-from flintmq.cluster.config_changes import ConfigChanges, ResourceType, check_node
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.config_changes import ConfigChanges, ResourceType, check_node
 from flintmq.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from flintmq.settings import Alteration
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.config_changes import ResourceType
 from flintmq.errors import ErrorCode
+from flintmq.metadata.config_changes import ResourceType
 from flintmq.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:

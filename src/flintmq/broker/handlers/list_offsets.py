@@ -17,9 +17,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import epoch_of_start, led_partition
-from flintmq.cluster.partition import Partition
 from flintmq.errors import ErrorCode, FlintError, error_code_of
+from flintmq.partitions.leadership import epoch_of_start, led_partition
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from flintmq.storage.log import Isolation, Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import led_partition
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.upkeep import Action
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.partitions.leadership import led_partition
+from flintmq.partitions.maintenance.scheduler import Action
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.protocol.messages import MaintainTopicRequest, MaintainTopicResponse
 

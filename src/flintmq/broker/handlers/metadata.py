@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.operations import ON_CLUSTER, ON_TOPIC, bits
 from flintmq.broker.request import Request
-from flintmq.cluster.image import TopicImage
-from flintmq.cluster.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.metadata.image import TopicImage
+from flintmq.metadata.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 from flintmq.records.uuids import ZERO_UUID
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.cluster.leadership import end_of_epoch, led_partition
 from flintmq.errors import FlintError, error_code_of
+from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:

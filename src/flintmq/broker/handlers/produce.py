@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from flintmq.broker.answers import finish_answer, reason_of, start_answer
 from flintmq.broker.request import Pieces, Request
 from flintmq.broker.transactional import Admission
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.topics import NewTopic
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
+from flintmq.metadata.topics import NewTopic
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
 from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
 from flintmq.records.record import RecordError

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from flintmq.cluster import keys
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.image import Delta, TopicImage
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
-from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, Timers
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.image import Delta, TopicImage
+from flintmq.metadata.store import Put
+from flintmq.partitions.partition import Partition
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.log import Log

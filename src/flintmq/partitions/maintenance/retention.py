@@ -9,10 +9,10 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.record_deletion import delete_records
 from flintmq.effects import Clock, Executor
 from flintmq.errors import StorageError
+from flintmq.partitions.partition import Partition
+from flintmq.partitions.record_deletion import delete_records
 from flintmq.storage.log_dir import LogFolder
 from flintmq.storage.retention import Expired, expired
 

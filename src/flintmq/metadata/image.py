@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.cluster import keys
-from flintmq.cluster.metadata_store import Item
+from flintmq.metadata import keys
+from flintmq.metadata.store import Item
 from flintmq.records.uuids import decode_uuid
 
 

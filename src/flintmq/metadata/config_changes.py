@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from flintmq.cluster import keys
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
-from flintmq.cluster.topics import check_name
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.store import Put
+from flintmq.metadata.topics import check_name
 from flintmq.settings import Alteration, alter_broker, alter_topic
 
 _ATTEMPTS_MAX = 8

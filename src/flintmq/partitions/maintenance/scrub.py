@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
 from flintmq.effects import Clock, Executor
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.log import Log
 from flintmq.storage.scrub import Scrubbed, scrub

@@ -19,8 +19,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
-from flintmq.cluster.journal import Journal, Recovered
-from flintmq.cluster.metadata_store import (
+from flintmq.effects import Clock, Disk, Executor, Timers
+from flintmq.errors import MetadataStoreError, StorageError
+from flintmq.metadata.journal import Journal, Recovered
+from flintmq.metadata.store import (
     Change,
     Compacted,
     Item,
@@ -32,8 +34,6 @@ from flintmq.cluster.metadata_store import (
     Uncertain,
     View,
 )
-from flintmq.effects import Clock, Disk, Executor, Timers
-from flintmq.errors import MetadataStoreError, StorageError
 
 log = logging.getLogger(__name__)
 

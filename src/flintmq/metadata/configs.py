@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from flintmq.cluster.image import ClusterImage
 from flintmq.errors import ConfigurationError, RequestError
+from flintmq.metadata.image import ClusterImage
 from flintmq.settings import BrokerConfig, BrokerValues, TopicConfig, parse_topic_config
 
 logger = logging.getLogger(__name__)

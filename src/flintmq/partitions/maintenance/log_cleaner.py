@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from flintmq.cluster.partition import Partition
 from flintmq.effects import Clock, Executor, read_file
 from flintmq.errors import FlintError, LogOffline, StorageError
+from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import (

@@ -6,10 +6,10 @@ One rule for every API that names a partition and the epoch its client believes 
 
 from __future__ import annotations
 
-from flintmq.cluster.image import ClusterImage
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
 from flintmq.errors import ErrorCode, LogOffline, RequestError
+from flintmq.metadata.image import ClusterImage
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.partition import Partition
 
 
 def led_partition(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from flintmq.cluster import keys
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.store import Put
 
 BLOCK = 1000
 

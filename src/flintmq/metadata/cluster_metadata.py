@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from flintmq.cluster.image import ClusterImage, Delta
-from flintmq.cluster.metadata_store import Compacted, MetadataStore, Outcome, Put, Uncertain
+from flintmq.metadata.image import ClusterImage, Delta
+from flintmq.metadata.store import Compacted, MetadataStore, Outcome, Put, Uncertain
 
 logger = logging.getLogger(__name__)
 

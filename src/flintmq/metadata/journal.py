@@ -23,9 +23,9 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flintmq.cluster.metadata_store import Change, Item
 from flintmq.effects import Disk, File, read_file, write_atomically
 from flintmq.errors import CorruptionError, StorageError
+from flintmq.metadata.store import Change, Item
 from flintmq.records.checksum import crc32c
 
 log = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from flintmq.cluster.cleaning import Cleaner, Compacted, Compactions
-from flintmq.cluster.partition import Partition
-from flintmq.cluster.partitions import Partitions
-from flintmq.cluster.retention import retain
-from flintmq.cluster.scrub import Scrub, verify_log
 from flintmq.effects import Clock, Executor
 from flintmq.errors import ErrorCode, FlintError, LogOffline, RequestError
+from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted, Compactions
+from flintmq.partitions.maintenance.retention import retain
+from flintmq.partitions.maintenance.scrub import Scrub, verify_log
+from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.planning import dirtiest
 from flintmq.storage.damage import joined

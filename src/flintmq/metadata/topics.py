@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flintmq.cluster import keys
-from flintmq.cluster.configs import Configs
-from flintmq.cluster.image import ClusterImage, TopicImage
-from flintmq.cluster.metadata import Metadata
-from flintmq.cluster.metadata_store import Put
 from flintmq.effects import Random
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.metadata import keys
+from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.configs import Configs
+from flintmq.metadata.image import ClusterImage, TopicImage
+from flintmq.metadata.store import Put
 from flintmq.records.uuids import encode_uuid
 from flintmq.settings import parse_topic_config
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flintmq.cluster.partition import Partition
 from flintmq.effects import Executor
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.partitions.partition import Partition
 from flintmq.storage.log_dir import LogFolder
 
 TO_HIGH_WATERMARK = -1

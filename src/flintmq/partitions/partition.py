@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from flintmq.cluster.image import is_internal
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.metadata.image import is_internal
 from flintmq.records.batch import (
     LOG_APPEND_TIME,
     BatchHeader,

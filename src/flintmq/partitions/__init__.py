@@ -1,0 +1,1 @@
+"""The partitions that this broker serves, and the maintenance of their logs."""

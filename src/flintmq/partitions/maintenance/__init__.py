@@ -1,0 +1,1 @@
+"""Background work on logs: retention, compaction and the scrub."""
