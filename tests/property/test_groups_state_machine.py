@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from flintmq.coordination.machine import Decision, Stored, Token
+from flintmq.coordinator.groups import GroupSettings
+from flintmq.coordinator.groups.group import Group, State
+from flintmq.coordinator.groups.records import GroupKey, read_key
+from flintmq.coordinator.runtime.machine import Decision, Stored, Token
 from flintmq.errors import ErrorCode
-from flintmq.groups import GroupSettings
-from flintmq.groups.group import Group, State
-from flintmq.groups.records import GroupKey, read_key
 from flintmq.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from unit.groups.world import Marker, World, subscription
 

@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.records import decode_value
+from flintmq.coordinator.transactions.transaction import EPOCH_MAX, State, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import EndTxnRequest
-from flintmq.transactions.machine import Transactions, TransactionSettings
-from flintmq.transactions.records import decode_value
-from flintmq.transactions.transaction import EPOCH_MAX, State, Transaction
 from unit.transactions.driver import ID, TOKEN, Driver
 
 Identity = tuple[int, int]

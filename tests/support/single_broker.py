@@ -11,11 +11,11 @@ from typing import TypeVar
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.groups import GroupCoordinator
-from flintmq.broker.markers import Markers
 from flintmq.broker.request import Request, Session
 from flintmq.broker.services import Services
-from flintmq.broker.transactions import TransactionCoordinator
+from flintmq.coordinator.groups.coordinator import GroupCoordinator
+from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
+from flintmq.coordinator.transactions.marker_writer import Markers
 from flintmq.effects.simulated import (
     SimulatedDisk,
     SimulatedExecutor,

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flintmq.coordination.machine import Entry
+from flintmq.coordinator.runtime.machine import Entry
+from flintmq.coordinator.transactions.decision import TransactionDecision
+from flintmq.coordinator.transactions.records import encode_key, encode_value
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -35,8 +37,6 @@ from flintmq.protocol.messages import (
 )
 from flintmq.records.record import build_batch, records_of
 from flintmq.storage.log import Isolation
-from flintmq.transactions.decision import TransactionDecision
-from flintmq.transactions.records import encode_key, encode_value
 from support.batches import split
 from support.single_broker import SingleBroker
 

@@ -18,10 +18,10 @@ from flintmq.app.telemetry import Telemetry
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.groups import GroupCoordinator
-from flintmq.broker.markers import Markers
 from flintmq.broker.services import Services
-from flintmq.broker.transactions import TransactionCoordinator
+from flintmq.coordinator.groups.coordinator import GroupCoordinator
+from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
+from flintmq.coordinator.transactions.marker_writer import Markers
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError

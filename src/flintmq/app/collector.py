@@ -19,7 +19,8 @@ from flintmq.app.health import Phase
 from flintmq.app.loop_delay import LoopDelay
 from flintmq.app.process_figures import ProcessFigures, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.transactions import TransactionCoordinator
+from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.errors import ErrorCode
 from flintmq.metadata.cluster_metadata import Metadata
@@ -31,7 +32,6 @@ from flintmq.server.listening import Server
 from flintmq.server.refusals import Refusal
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery.log_loader import Recovery
-from flintmq.transactions.transaction import State, Transaction
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flintmq.broker.replies import Reply
 from flintmq.broker.request import Request
-from flintmq.coordination.machine import Decision, Token
+from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.groups.membership import Client
+from flintmq.coordinator.runtime.machine import Decision, Token
 from flintmq.errors import ErrorCode
-from flintmq.groups.machine import Groups
-from flintmq.groups.membership import Client
 from flintmq.protocol.codegen.structures import Message
 
 if TYPE_CHECKING:

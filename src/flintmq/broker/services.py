@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.lanes import Lane
-from flintmq.broker.markers import Markers
-from flintmq.broker.transactions import TransactionCoordinator
 from flintmq.broker.waiting import Waiting
-from flintmq.coordination.coordinator import Coordinator
+from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.runtime.coordinator import Coordinator
+from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
+from flintmq.coordinator.transactions.marker_writer import Markers
 from flintmq.effects import Clock, Disk, Executor, Random, Timers
-from flintmq.groups.machine import Groups
 from flintmq.metadata.cluster_metadata import Metadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.producer_ids import ProducerIds

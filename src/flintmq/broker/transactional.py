@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from flintmq.broker.services import Services
-    from flintmq.broker.transactions import Codes
+    from flintmq.coordinator.transactions.coordinator import Codes
     from flintmq.partitions.partition import Partition
 
 _FIRST_ADDING = 12

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flintmq.broker.markers import Done, Markers
 from flintmq.cli.main import main
+from flintmq.coordinator.groups import offset_commits
+from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.transactions.marker_writer import Done, Markers
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.groups import commits
-from flintmq.groups.machine import Groups
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
 from flintmq.records.markers import Marker
@@ -149,8 +149,8 @@ def sends_readers_back() -> None:
 
 
 def does_not_keep_offsets() -> None:
-    commit = commits.commit
-    commits.commit = lambda *asked: ([], commit(*asked)[1])
+    commit = offset_commits.commit
+    offset_commits.commit = lambda *asked: ([], commit(*asked)[1])
 
 
 def drops_offsets_of_transactions() -> None:

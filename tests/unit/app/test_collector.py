@@ -13,13 +13,13 @@ import pytest
 from flintmq.app.collector import Collector, Parts
 from flintmq.app.health import Phase
 from flintmq.app.loop_delay import LoopDelay
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode
 from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
 from flintmq.server.budget import Budget
 from flintmq.settings import BrokerConfig
-from flintmq.transactions.transaction import State, Transaction
 
 LOOP_KEPT_S_MAX = 0.005
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.broker import telling
 from flintmq.broker.lanes import TOPICS_PER_TURN
+from flintmq.coordinator.transactions import marker_sender
+from flintmq.coordinator.transactions.listing import list_transactions
+from flintmq.coordinator.transactions.transaction import Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     DescribeTransactionsRequest,
@@ -22,8 +24,6 @@ from flintmq.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from flintmq.transactions.listing import list_transactions
-from flintmq.transactions.transaction import Transaction
 from support.single_broker import SingleBroker
 from support.transactional import TransactionalClient, committed_values, find_coordinator, stable
 
@@ -102,7 +102,7 @@ def touch_all(client: TransactionalClient) -> None:
 def test_the_markers_of_many_partitions_leave_others_their_turn(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "MARKERS_PER_TURN", 4)
+    monkeypatch.setattr(marker_sender, "MARKERS_PER_TURN", 4)
     touch_all(client)
     turns = count_markers(client.broker, monkeypatch)
     assert client.end(committed=True) is NONE
@@ -191,7 +191,7 @@ def test_a_disk_that_is_full_is_reported_once_for_all_partitions_of_a_transactio
     broker = client.broker
     touch_all(client)
     refuse_writes(broker)
-    with caplog.at_level(logging.WARNING, telling.__name__):
+    with caplog.at_level(logging.WARNING, marker_sender.__name__):
         assert client.end(committed=True) is NONE
         broker.loop.advance(2.5)
     assert len(caplog.records) == 3
@@ -223,7 +223,7 @@ def test_markers_that_wait_when_the_broker_stops_wait_for_its_next_start(
         broker.transactions.close()
         broker.partition("t").close()
 
-    with caplog.at_level(logging.WARNING, telling.__name__):
+    with caplog.at_level(logging.WARNING, marker_sender.__name__):
         broker.loop.run_until_complete(end_and_stop())
         broker.loop.advance(5)
     assert (caplog.records, broker.transactions.markers_waiting) == ([], 0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.coordination.coordinator import Coordinator, shard_index
-from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.coordinator import Coordinator, shard_index
+from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
 from flintmq.errors import ErrorCode, StorageError
 from flintmq.metadata.topics import NewTopic
 from flintmq.protocol.messages import HeartbeatResponse

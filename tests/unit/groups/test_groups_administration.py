@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordination.machine import NOBODY
+from flintmq.coordinator.runtime.machine import NOBODY
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     DeleteGroupsResponse,

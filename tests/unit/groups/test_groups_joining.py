@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.groups import Client, GroupSettings
+from flintmq.coordinator.groups.group import State
 from flintmq.errors import ErrorCode
-from flintmq.groups import Client, GroupSettings
-from flintmq.groups.group import State
 from flintmq.protocol.messages import JoinGroupResponse
 from unit.groups.world import World, subscription
 

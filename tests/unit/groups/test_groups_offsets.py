@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from flintmq.coordination.machine import Decision, Stored
+from flintmq.coordinator.groups import DeletedTopic, GroupSettings
+from flintmq.coordinator.groups.group import State
+from flintmq.coordinator.groups.offset_commits import fetched_groups
+from flintmq.coordinator.groups.records import GroupValue, group_entry
+from flintmq.coordinator.runtime.machine import Decision, Stored
 from flintmq.errors import ErrorCode
-from flintmq.groups import DeletedTopic, GroupSettings
-from flintmq.groups.commits import fetched_groups
-from flintmq.groups.group import State
-from flintmq.groups.records import GroupValue, group_entry
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.messages import (
     OffsetDeleteRequest,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.groups import GroupSettings
+from flintmq.coordinator.groups.group import State
 from flintmq.errors import ErrorCode
-from flintmq.groups import GroupSettings
-from flintmq.groups.group import State
 from flintmq.protocol.messages import SyncGroupResponse
 from unit.groups.world import World, subscription
 

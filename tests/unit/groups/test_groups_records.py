@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.coordination.machine import Stored
-from flintmq.errors import CorruptionError
-from flintmq.groups import Groups, GroupSettings, records
-from flintmq.groups.records import (
+from flintmq.coordinator.groups import Groups, GroupSettings, records
+from flintmq.coordinator.groups.records import (
     GroupKey,
     GroupValue,
     MemberValue,
@@ -21,6 +19,8 @@ from flintmq.groups.records import (
     read_key,
     read_offset,
 )
+from flintmq.coordinator.runtime.machine import Stored
+from flintmq.errors import CorruptionError
 
 OFFSET_KEY = bytes.fromhex("000100076772c3bc70706500066f726465727300000007")
 OLD_OFFSET_KEY = bytes.fromhex("000000076772c3bc70706500066f726465727300000007")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.groups.group import State
 from flintmq.errors import ErrorCode
-from flintmq.groups.group import State
 from flintmq.protocol.messages import JoinGroupResponse
 from unit.groups.world import World, subscription
 

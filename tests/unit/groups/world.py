@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from flintmq.coordination.machine import Decision, Stored, TimerKey, Token
+from flintmq.coordinator.groups import Client, Groups, GroupSettings
+from flintmq.coordinator.groups.group import Group
+from flintmq.coordinator.groups.offset_commits import fetched_groups
+from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey, Token
 from flintmq.errors import ErrorCode
-from flintmq.groups import Client, Groups, GroupSettings
-from flintmq.groups.commits import fetched_groups
-from flintmq.groups.group import Group
 from flintmq.protocol.codec import encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (

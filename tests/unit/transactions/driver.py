@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from flintmq.coordination.machine import Decision, Stored, TimerKey
+from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey
+from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
+from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.records import encode_key, encode_value
+from flintmq.coordinator.transactions.transaction import State, TopicPartition, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -21,10 +25,6 @@ from flintmq.protocol.messages import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from flintmq.transactions.decision import MarkerWork, TransactionDecision
-from flintmq.transactions.machine import Transactions, TransactionSettings
-from flintmq.transactions.records import encode_key, encode_value
-from flintmq.transactions.transaction import State, TopicPartition, Transaction
 
 R = TypeVar("R", bound=Message)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.errors import ErrorCode
-from flintmq.transactions.transaction import State, Transaction
 from unit.transactions.driver import ID, Driver
 
 COMPLETE = {True: State.COMPLETE_COMMIT, False: State.COMPLETE_ABORT}

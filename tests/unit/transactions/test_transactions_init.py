@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.transactions.machine import TransactionSettings
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.errors import ErrorCode
-from flintmq.transactions.machine import TransactionSettings
-from flintmq.transactions.transaction import State, Transaction
 from unit.transactions.driver import ID, Driver
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.transactions.linear_regex import Pattern
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeTransactionsResponse, ListTransactionsRequest
-from flintmq.transactions.pattern import Pattern
 from unit.transactions.driver import START_MS, Driver
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordination.machine import Stored
+from flintmq.coordinator.runtime.machine import Stored
+from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.records import encode_key, encode_value
+from flintmq.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS, State, Transaction
 from flintmq.errors import ErrorCode
-from flintmq.transactions.machine import Transactions, TransactionSettings
-from flintmq.transactions.records import encode_key, encode_value
-from flintmq.transactions.transaction import NEVER_TIMES_OUT_MS, State, Transaction
 from unit.transactions.driver import ID, Driver
 
 HOUR_MS = 3_600_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.transactions import responses
+from flintmq.coordinator.transactions.transaction import State
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AddPartitionsToTxnRequest
-from flintmq.transactions import replies
-from flintmq.transactions.transaction import State
 from unit.transactions.driver import ID, PARTITION, START_MS, Driver
 
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -119,7 +119,7 @@ def test_the_answer_names_every_partition_in_the_shape_of_its_version() -> None:
     new = driver.add_all(producer, asked, version=4)
     assert [one.transactional_id for one in new.results_by_transaction] == [ID]
     assert new.results_by_topic_v3_and_below == []
-    assert len(replies.joined([new, new]).results_by_transaction) == 2
+    assert len(responses.joined([new, new]).results_by_transaction) == 2
 
 
 def test_old_requests_read_as_new_ones() -> None:
@@ -130,9 +130,9 @@ def test_old_requests_read_as_new_ones() -> None:
         v3_and_below_producer_epoch=2,
         v3_and_below_topics=topics,
     )
-    (transaction,) = replies.transactions_of(request, 3)
+    (transaction,) = responses.transactions_of(request, 3)
     assert (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch) == (ID, 5, 2)
     assert not transaction.verify_only
-    assert replies.partitions_of(transaction) == [("t", 1), ("t", 0)]
+    assert responses.partitions_of(transaction) == [("t", 1), ("t", 0)]
     batched = AddPartitionsToTxnRequest(transactions=[transaction, transaction])
-    assert len(replies.transactions_of(batched, 4)) == 2
+    assert len(responses.transactions_of(batched, 4)) == 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.coordinator.transactions.machine import TransactionSettings
+from flintmq.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.errors import CorruptionError
-from flintmq.transactions.machine import TransactionSettings
-from flintmq.transactions.records import decode_key, decode_value, encode_key, encode_value
-from flintmq.transactions.transaction import State, Transaction
 from unit.transactions.driver import Driver
 
 TIME_MS = 1_700_000_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.responses import offsets_response
 from flintmq.errors import FlintError, error_code_of
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddOffsetsToTxnRequest
-from flintmq.transactions.replies import offsets_response
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from flintmq.transactions.replies import (
+from flintmq.coordinator.transactions.responses import (
     AddedTransaction,
     added_response,
     joined,
     partitions_of,
     transactions_of,
 )
-from flintmq.transactions.transaction import TopicPartition
+from flintmq.coordinator.transactions.transaction import TopicPartition
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.responses import described
 from flintmq.errors import RequestError
 from flintmq.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
-from flintmq.transactions.replies import described
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.responses import end_response
 from flintmq.errors import FlintError, error_code_of
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import EndTxnRequest
 from flintmq.records.batch import NO_PRODUCER_ID
-from flintmq.transactions.replies import end_response
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

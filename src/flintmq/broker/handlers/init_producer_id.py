@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.responses import init_response
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
-from flintmq.transactions.replies import init_response
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.questions import ask_group, client_of
 from flintmq.broker.request import Request
-from flintmq.groups.replies import join_refused
+from flintmq.coordinator.groups.responses import join_refused
 from flintmq.protocol.messages import JoinGroupRequest
 from flintmq.records.uuids import to_canonical
 

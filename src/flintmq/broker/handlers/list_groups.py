@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.coordination.machine import Token
-from flintmq.coordination.shard import State
+from flintmq.coordinator.runtime.machine import Token
+from flintmq.coordinator.runtime.shard import State
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListGroupsRequest, ListGroupsResponse
 

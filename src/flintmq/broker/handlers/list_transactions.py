@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.coordination.machine import Token
-from flintmq.coordination.shard import State
+from flintmq.coordinator.runtime.machine import Token
+from flintmq.coordinator.runtime.shard import State
+from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
-from flintmq.transactions.listing import list_transactions
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.questions import ask_group
 from flintmq.broker.request import Request
+from flintmq.coordinator.groups.offset_commits import commit_refused
 from flintmq.errors import ErrorCode
-from flintmq.groups.commits import commit_refused
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 

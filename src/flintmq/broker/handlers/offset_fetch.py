@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.questions import ask_groups
 from flintmq.broker.request import Request
+from flintmq.coordinator.groups.offset_commits import NO_OFFSET, fetch_reply, fetched_groups
 from flintmq.errors import ErrorCode
-from flintmq.groups.commits import NO_OFFSET, fetch_reply, fetched_groups
 from flintmq.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
 from flintmq.broker.transactional import admission_code
+from flintmq.coordinator.groups.offset_commits import transactional_commit_refused
+from flintmq.coordinator.transactions.transaction import TopicPartition
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.groups.commits import transactional_commit_refused
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from flintmq.transactions.transaction import TopicPartition
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.lanes import gather_in_turns
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from flintmq.records.markers import Marker
-from flintmq.transactions.transaction import EPOCH_BUMP_VERSION
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flintmq.coordination.machine import Stored
+from flintmq.coordinator.runtime.machine import Stored
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
 from flintmq.records.markers import COMMIT, control_type

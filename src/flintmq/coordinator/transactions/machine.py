@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.transactions import responses, transitions
+from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision, markers_of
+from flintmq.coordinator.transactions.listing import list_transactions
+from flintmq.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
+from flintmq.coordinator.transactions.responses import AddedTransaction
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, State, Transaction
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -24,12 +30,6 @@ from flintmq.protocol.messages import (
     ListTransactionsRequest,
 )
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
-from flintmq.transactions import replies, rules
-from flintmq.transactions.decision import MarkerWork, TransactionDecision, markers_of
-from flintmq.transactions.listing import list_transactions
-from flintmq.transactions.records import decode_key, decode_value, encode_key, encode_value
-from flintmq.transactions.replies import AddedTransaction
-from flintmq.transactions.transaction import EPOCH_BUMP_VERSION, State, Transaction
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -122,7 +122,7 @@ class Transactions:
             code = ErrorCode.INVALID_REQUEST
         elif transaction is None:
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return _answer(token, replies.described(transactional_id, transaction, code))
+        return _answer(token, responses.described(transactional_id, transaction, code))
 
     def list_transactions(
         self, token: Token, request: ListTransactionsRequest, now_ms: int
@@ -143,16 +143,16 @@ class Transactions:
         """A transactional producer begins; one without a transactional id does not need the coordinator."""
 
         def refuse(code: ErrorCode) -> Message:
-            return replies.init_response(code, version)
+            return responses.init_response(code, version)
 
         def accept(after: Transaction) -> Message:
             if after.is_decided:
                 return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
-            return replies.init_response(ErrorCode.NONE, version, after.producer_id, after.epoch)
+            return responses.init_response(ErrorCode.NONE, version, after.producer_id, after.epoch)
 
         def initialize() -> Transaction:
             has_expectation = request.producer_id != NO_PRODUCER_ID
-            return rules.initialize(
+            return transitions.initialize(
                 self._initial(request, new_producer_id),
                 (request.producer_id, request.producer_epoch) if has_expectation else None,
                 timeout_ms=request.transaction_timeout_ms,
@@ -172,18 +172,18 @@ class Transactions:
         if not 0 < request.transaction_timeout_ms <= self.settings.max_timeout_ms:
             raise RequestError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         known = self._transactions.get(request.transactional_id)
-        return known or Transaction(request.transactional_id, rules.given(new_producer_id))
+        return known or Transaction(request.transactional_id, transitions.given(new_producer_id))
 
     def add_partitions(
         self, token: Token, request: AddedTransaction, version: int, now_ms: int
     ) -> TransactionDecision:
         """One transaction of AddPartitionsToTxn; `replies.transactions_of` gives them, `replies.joined` joins the
         answers. A Produce or TxnOffsetCommit that adds its partitions by itself asks the same way, as version 5."""
-        partitions = replies.partitions_of(request)
+        partitions = responses.partitions_of(request)
 
         def refuse(code: ErrorCode) -> Message:
             codes = dict.fromkeys(partitions, code)
-            return replies.added_response(request.transactional_id, codes, version)
+            return responses.added_response(request.transactional_id, codes, version)
 
         def accept(after: Transaction) -> Message:
             if not request.verify_only:
@@ -192,15 +192,15 @@ class Transactions:
                 one: ErrorCode.NONE if one in after.partitions else ErrorCode.TRANSACTION_ABORTABLE
                 for one in partitions
             }
-            return replies.added_response(request.transactional_id, codes, version)
+            return responses.added_response(request.transactional_id, codes, version)
 
         def add() -> Transaction:
             known = self._named(request.transactional_id)
             producer = request.producer_id, request.producer_epoch
             if request.verify_only:
-                return rules.verify(known, *producer)
+                return transitions.verify(known, *producer)
             client_version = EPOCH_BUMP_VERSION if version >= _EPOCH_BUMP_VERSION_OF_ADD else 0
-            return rules.add(known, *producer, partitions, client_version=client_version, now_ms=now_ms)
+            return transitions.add(known, *producer, partitions, client_version=client_version, now_ms=now_ms)
 
         return self._asked(token, add, accept, refuse)
 
@@ -216,10 +216,10 @@ class Transactions:
         """The group's partition of the offsets topic takes part. Only clients of the first generation ask this."""
 
         def refuse(code: ErrorCode) -> Message:
-            return replies.offsets_response(code, version)
+            return responses.offsets_response(code, version)
 
         def add() -> Transaction:
-            return rules.add(
+            return transitions.add(
                 self._named(request.transactional_id),
                 request.producer_id,
                 request.producer_epoch,
@@ -244,20 +244,22 @@ class Transactions:
         bumps = version >= _EPOCH_BUMP_VERSION_OF_END
 
         def refuse(code: ErrorCode) -> Message:
-            return replies.end_response(code, version)
+            return responses.end_response(code, version)
 
         def accept(after: Transaction) -> Message:
             if not bumps:
                 return refuse(ErrorCode.NONE)
             holds = after.completed(now_ms) if after.is_decided else after
-            return replies.end_response(ErrorCode.NONE, version, holds.producer_id, holds.epoch)
+            return responses.end_response(ErrorCode.NONE, version, holds.producer_id, holds.epoch)
 
         def end() -> Transaction:
             known = self._named(request.transactional_id)
             producer = request.producer_id, request.producer_epoch
             if not bumps:
-                return rules.end_keeping_epoch(known, *producer, committed=request.committed, now_ms=now_ms)
-            return rules.end_bumping_epoch(
+                return transitions.end_keeping_epoch(
+                    known, *producer, committed=request.committed, now_ms=now_ms
+                )
+            return transitions.end_bumping_epoch(
                 known, *producer, committed=request.committed, new_producer_id=new_producer_id, now_ms=now_ms
             )
 
@@ -269,7 +271,7 @@ class Transactions:
         """An operator ends an ongoing transaction; its producer is fenced. Answered as the newest EndTxn is."""
 
         def refuse(code: ErrorCode) -> Message:
-            return replies.end_response(code, _EPOCH_BUMP_VERSION_OF_END)
+            return responses.end_response(code, _EPOCH_BUMP_VERSION_OF_END)
 
         def fence() -> Transaction:
             transaction = self._named(transactional_id)
@@ -349,7 +351,7 @@ class Transactions:
     # ---- steps
 
     def _fenced(self, transaction: Transaction, new_producer_id: int, now_ms: int) -> Transaction:
-        return rules.fence(
+        return transitions.fence(
             transaction,
             server_version=self.settings.transaction_version,
             new_producer_id=new_producer_id,
@@ -372,7 +374,7 @@ class Transactions:
         if after is before:
             return _answer(token, accept(after))
         decision = self._written(
-            after, lambda code: Decision().reply(token, refuse(replies.write_error(code)))
+            after, lambda code: Decision().reply(token, refuse(responses.write_error(code)))
         )
         decision.reply(token, accept(after))
         was_ongoing = before is not None and before.state is State.ONGOING

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from flintmq.coordination.machine import Decision
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.groups import replies
-from flintmq.groups.group import Group, Member, Parked, Protocol, State
-from flintmq.groups.rebalancing import (
+from flintmq.coordinator.groups import responses
+from flintmq.coordinator.groups.group import Group, Member, Parked, Protocol, State
+from flintmq.coordinator.groups.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     SessionTimer,
     Turn,
@@ -26,6 +24,8 @@ from flintmq.groups.rebalancing import (
     remove_member,
     start_session,
 )
+from flintmq.coordinator.runtime.machine import Decision
+from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 MEMBER_ID_REQUIRED_VERSION: Final = 4
@@ -120,9 +120,9 @@ def _join_known(turn: Turn, group: Group, joining: Joining) -> None:
     if group.state is State.COMPLETING and is_same:
         # Its reply got lost.
         members = tuple(group.members.values()) if is_leader else ()
-        turn.decision.reply(joining.parked.token, replies.joined(group, member.id, members=members))
+        turn.decision.reply(joining.parked.token, responses.joined(group, member.id, members=members))
     elif group.state is State.STABLE and is_same and not is_leader:
-        turn.decision.reply(joining.parked.token, replies.joined(group, member.id))
+        turn.decision.reply(joining.parked.token, responses.joined(group, member.id))
     else:
         # Also if the leader has nothing new to say: this is how it asks for a rebalance when topics have changed.
         _update(turn, group, joining, member)
@@ -177,14 +177,14 @@ def _replace_static(turn: Turn, group: Group, joining: Joining, member: Member) 
         rebalance(turn, group)
         return
     group.release_join(member)
-    if joining.parked.version >= replies.SKIP_ASSIGNMENT_VERSION:
+    if joining.parked.version >= responses.SKIP_ASSIGNMENT_VERSION:
         # KIP-814: the leader learns that it leads, and that there is nothing for it to assign.
         is_leader = member.id == group.leader
         members = tuple(group.members.values()) if is_leader else ()
-        reply = replies.joined(group, member.id, members=members, skip_assignment=is_leader)
+        reply = responses.joined(group, member.id, members=members, skip_assignment=is_leader)
     else:
         # Told of its old id, a leader does not know itself again and leaves the assignment as it is.
-        reply = replies.joined(group, member.id, leader=old_leader)
+        reply = responses.joined(group, member.id, leader=old_leader)
     decision = turn.decision.reply(joining.parked.token, reply)
     decision.entries.append(group.announce({one.id: one.assignment for one in group.members.values()}))
 
@@ -195,7 +195,7 @@ def _replace_static(turn: Turn, group: Group, joining: Joining, member: Member) 
         undone = Turn(turn.settings, turn.now_ms)
         start_session(undone, group, member)
         undone.decision.replies += [one for one in decision.replies if one[0] != joining.parked.token]
-        undone.refuse_join(joining.parked, "", replies.write_error(code))
+        undone.refuse_join(joining.parked, "", responses.write_error(code))
         return undone.decision
 
     decision.failed = failed
@@ -219,7 +219,7 @@ def sync(turn: Turn, group: Group, request: SyncGroupRequest, parked: Parked) ->
         raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
     note_sync(turn, group, member)
     if group.state is State.STABLE:
-        turn.decision.reply(parked.token, replies.synced(group, member.assignment))
+        turn.decision.reply(parked.token, responses.synced(group, member.assignment))
         return
     turn.refuse_sync(member.sync, ErrorCode.REBALANCE_IN_PROGRESS)
     member.sync = parked
@@ -234,7 +234,7 @@ def _assign(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
     for member in group.members.values():
         if member.sync is not None:
             waiting.append((member, member.sync))
-            decision.reply(member.sync.token, replies.synced(group, assignments.get(member.id, b"")))
+            decision.reply(member.sync.token, responses.synced(group, assignments.get(member.id, b"")))
             member.sync = None
             start_session(turn, group, member)
 
@@ -245,7 +245,7 @@ def _assign(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
         undone.decision.replies += decision.replies[: len(decision.replies) - len(waiting)]
         for member, request in waiting:
             member.sync = request
-        release_syncs(undone, group, replies.write_error(code))
+        release_syncs(undone, group, responses.write_error(code))
         prepare(undone, group)
         return undone.decision
 

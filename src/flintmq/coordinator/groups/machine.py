@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from flintmq.coordination.machine import Decision, Entry, Stored, TimerKey, Token
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.groups import commits, membership, replies
-from flintmq.groups.group import Group, Parked, State
-from flintmq.groups.membership import Client, Joining
-from flintmq.groups.offsets import Committed, Offsets, expired
-from flintmq.groups.rebalancing import (
+from flintmq.coordinator.groups import membership, offset_commits, responses
+from flintmq.coordinator.groups.group import Group, Parked, State
+from flintmq.coordinator.groups.membership import Client, Joining
+from flintmq.coordinator.groups.offsets import Committed, Offsets, expired
+from flintmq.coordinator.groups.rebalance import (
     GroupSettings,
     JoinTimer,
     SessionTimer,
@@ -28,7 +26,7 @@ from flintmq.groups.rebalancing import (
     prepare,
     start_session,
 )
-from flintmq.groups.records import (
+from flintmq.coordinator.groups.records import (
     NO_TOPIC_ID,
     GroupKey,
     OffsetKey,
@@ -38,6 +36,8 @@ from flintmq.groups.records import (
     read_key,
     read_offset,
 )
+from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     DeleteGroupsResponse,
@@ -193,7 +193,7 @@ class Groups:
             del self._groups[group.id]
             undone = Turn(turn.settings, turn.now_ms)
             undone.decision.timers.update(dict.fromkeys(turn.decision.timers))
-            undone.refuse_join(parked, "", replies.write_error(code))
+            undone.refuse_join(parked, "", responses.write_error(code))
             return undone.decision
 
         return failed
@@ -225,18 +225,18 @@ class Groups:
     def leave_group(self, token: Token, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision:
         turn = Turn(self.settings, now_ms)
         leaving = request.members
-        if version < replies.SEVERAL_LEAVE_VERSION:
+        if version < responses.SEVERAL_LEAVE_VERSION:
             leaving = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         if not request.group_id:
-            return turn.decision.reply(token, replies.left(version, (), ErrorCode.INVALID_GROUP_ID))
+            return turn.decision.reply(token, responses.left(version, (), ErrorCode.INVALID_GROUP_ID))
         group = self._groups.get(request.group_id)
         if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             outcomes = [(one.member_id, one.group_instance_id, unknown) for one in leaving]
-            return turn.decision.reply(token, replies.left(version, outcomes))
+            return turn.decision.reply(token, responses.left(version, outcomes))
         outcomes = membership.leave(turn, group, leaving)
-        refused = _Refusal(token, lambda code: replies.left(version, (), replies.write_error(code)))
-        return _with_failure(turn.decision.reply(token, replies.left(version, outcomes)), group, refused)
+        refused = _Refusal(token, lambda code: responses.left(version, (), responses.write_error(code)))
+        return _with_failure(turn.decision.reply(token, responses.left(version, outcomes)), group, refused)
 
     def _group_of_member(self, group_id: str) -> Group:
         if not group_id:
@@ -254,14 +254,16 @@ class Groups:
         turn = Turn(self.settings, now_ms)
         group = self._groups.get(request.group_id)
         try:
-            commits.check_commit(group, request, version)
+            offset_commits.check_commit(group, request, version)
         except RequestError as error:
-            return turn.decision.reply(token, commits.commit_refused(request, error.code))
+            return turn.decision.reply(token, offset_commits.commit_refused(request, error.code))
         if group is not None and request.member_id in group.members:
             start_session(turn, group, group.members[request.member_id])
-        entries, reply = commits.commit(request, now_ms, self.settings.offset_metadata_max_bytes)
+        entries, reply = offset_commits.commit(request, now_ms, self.settings.offset_metadata_max_bytes)
         turn.decision.entries += entries
-        refused = _Refusal(token, lambda code: commits.commit_refused(request, commits.commit_error(code)))
+        refused = _Refusal(
+            token, lambda code: offset_commits.commit_refused(request, offset_commits.commit_error(code))
+        )
         return _with_failure(turn.decision.reply(token, reply), None, refused)
 
     def commit_offsets_in_transaction(
@@ -271,18 +273,21 @@ class Groups:
         decision = Decision()
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
-            return decision.reply(token, commits.transactional_commit_refused(request, code))
+            return decision.reply(token, offset_commits.transactional_commit_refused(request, code))
         try:
-            commits.check_transactional_commit(self._groups.get(request.group_id), request)
+            offset_commits.check_transactional_commit(self._groups.get(request.group_id), request)
         except RequestError as error:
-            return decision.reply(token, commits.transactional_commit_refused(request, error.code))
-        entries, reply = commits.commit_in_transaction(
+            return decision.reply(token, offset_commits.transactional_commit_refused(request, error.code))
+        entries, reply = offset_commits.commit_in_transaction(
             request, now_ms, self.settings.offset_metadata_max_bytes
         )
         decision.entries += entries
         decision.producer = request.producer_id, request.producer_epoch
         refused = _Refusal(
-            token, lambda code: commits.transactional_commit_refused(request, commits.commit_error(code))
+            token,
+            lambda code: offset_commits.transactional_commit_refused(
+                request, offset_commits.commit_error(code)
+            ),
         )
         return _with_failure(decision.reply(token, reply), None, refused)
 
@@ -296,21 +301,21 @@ class Groups:
     ) -> Decision:
         """One group of a request (see `commits.fetched_groups`); the reply has that group alone."""
         offsets = self._offsets.get(request.group_id, _NO_OFFSETS)
-        group = commits.fetch(offsets, request, require_stable=require_stable)
-        return Decision().reply(token, commits.fetch_reply(group, version))
+        group = offset_commits.fetch(offsets, request, require_stable=require_stable)
+        return Decision().reply(token, offset_commits.fetch_reply(group, version))
 
     def delete_offsets(self, token: Token, request: OffsetDeleteRequest, version: int) -> Decision:
         decision = Decision()
         try:
             if not request.group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID)
-            group = commits.check_delete(self._groups.get(request.group_id))
+            group = offset_commits.check_delete(self._groups.get(request.group_id))
         except RequestError as error:
             return decision.reply(token, OffsetDeleteResponse(error_code=error.code))
         offsets = self._offsets.get(group.id, _NO_OFFSETS)
-        entries, reply = commits.delete(group, offsets, request)
+        entries, reply = offset_commits.delete(group, offsets, request)
         decision.entries += entries
-        refused = _Refusal(token, lambda code: OffsetDeleteResponse(error_code=replies.write_error(code)))
+        refused = _Refusal(token, lambda code: OffsetDeleteResponse(error_code=responses.write_error(code)))
         return _with_failure(decision.reply(token, reply), None, refused)
 
     def topics_deleted(self, topics: Sequence[DeletedTopic]) -> list[Decision]:
@@ -345,9 +350,9 @@ class Groups:
 
     def describe_groups(self, token: Token, group_ids: Sequence[str], version: int) -> Decision:
         described = [
-            replies.unknown_group(version, group_id)
+            responses.unknown_group(version, group_id)
             if group_id not in self._groups
-            else replies.described(self._groups[group_id])
+            else responses.described(self._groups[group_id])
             for group_id in group_ids
         ]
         return Decision().reply(token, DescribeGroupsResponse(groups=described))
@@ -356,9 +361,10 @@ class Groups:
         states = [state.strip().lower() for state in request.states_filter]
         types = [kind.lower() for kind in request.types_filter]
         listed = [
-            replies.listed(group)
+            responses.listed(group)
             for group in self._groups.values()
-            if (not states or group.state.value.lower() in states) and (not types or replies.CLASSIC in types)
+            if (not states or group.state.value.lower() in states)
+            and (not types or responses.CLASSIC in types)
         ]
         return Decision().reply(token, ListGroupsResponse(groups=listed))
 
@@ -381,7 +387,7 @@ class Groups:
             results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code))
 
         def refusal(code: ErrorCode) -> Message:
-            mapped = replies.write_error(code)
+            mapped = responses.write_error(code)
             return DeleteGroupsResponse(
                 results=[
                     DeleteGroupsResponse.DeletableGroupResult(

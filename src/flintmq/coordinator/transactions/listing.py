@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from flintmq.coordinator.transactions.linear_regex import Pattern
+from flintmq.coordinator.transactions.transaction import STATES_BY_TITLE, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
-from flintmq.transactions.pattern import Pattern
-from flintmq.transactions.transaction import STATES_BY_TITLE, Transaction
 
 
 def list_transactions(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     AddOffsetsToTxnResponse,
@@ -19,7 +20,6 @@ from flintmq.protocol.messages import (
     InitProducerIdResponse,
 )
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
-from flintmq.transactions.transaction import TopicPartition, Transaction
 
 AddedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 

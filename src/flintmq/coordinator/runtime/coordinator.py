@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from flintmq.coordination.machine import NOBODY, Decision, Machine, Token
-from flintmq.coordination.shard import Shard
+from flintmq.coordinator.runtime.machine import NOBODY, Decision, Machine, Token
+from flintmq.coordinator.runtime.shard import Shard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata.cluster_metadata import Metadata

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.coordination.coordinator import Coordinator
+from flintmq.coordinator.groups.machine import DeletedTopic, Groups
+from flintmq.coordinator.groups.rebalance import GroupSettings
+from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.groups.machine import DeletedTopic, Groups
-from flintmq.groups.rebalancing import GroupSettings
 from flintmq.metadata.cluster_metadata import Metadata
 from flintmq.metadata.image import Delta
 from flintmq.metadata.topics import NewTopic, Topics

@@ -13,11 +13,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from flintmq.broker.markers import Markers
-from flintmq.broker.telling import Telling
-from flintmq.coordination.coordinator import Coordinator
-from flintmq.coordination.machine import Decision
-from flintmq.coordination.shard import Shard, State
+from flintmq.coordinator.runtime.coordinator import Coordinator
+from flintmq.coordinator.runtime.machine import Decision
+from flintmq.coordinator.runtime.shard import Shard, State
+from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
+from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.marker_sender import Telling
+from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.responses import AddedTransaction
+from flintmq.coordinator.transactions.transaction import State as TransactionState
+from flintmq.coordinator.transactions.transaction import TopicPartition
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, FlintError
 from flintmq.metadata.cluster_metadata import Metadata
@@ -28,11 +33,6 @@ from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.settings import BrokerConfig
-from flintmq.transactions.decision import MarkerWork, TransactionDecision
-from flintmq.transactions.machine import Transactions, TransactionSettings
-from flintmq.transactions.replies import AddedTransaction
-from flintmq.transactions.transaction import State as TransactionState
-from flintmq.transactions.transaction import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from flintmq.coordination.machine import Entry
+from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
+from flintmq.coordinator.groups.offsets import Committed, Offsets
+from flintmq.coordinator.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue, offset_entry
+from flintmq.coordinator.groups.responses import write_error
+from flintmq.coordinator.runtime.machine import Entry
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
-from flintmq.groups.offsets import Committed, Offsets
-from flintmq.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue, offset_entry
-from flintmq.groups.replies import write_error
 from flintmq.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.errors import CorruptionError, ProtocolError
 from flintmq.protocol.codec import decode, encode_into
 from flintmq.protocol.codegen.schema import Definitions
 from flintmq.protocol.codegen.structures import build
-from flintmq.transactions.transaction import State, Transaction
 
 _KEY_TYPE: Final = 0
 _KEY_VERSION: Final = 0

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from flintmq.coordination.machine import Decision
+from flintmq.coordinator.groups import responses
+from flintmq.coordinator.groups.group import Group, Member, Parked, State
+from flintmq.coordinator.runtime.machine import Decision
 from flintmq.errors import ErrorCode
-from flintmq.groups import replies
-from flintmq.groups.group import Group, Member, Parked, State
 from flintmq.protocol.messages import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
@@ -65,7 +65,7 @@ class Turn:
 
     def refuse_join(self, request: Parked | None, member_id: str, code: ErrorCode) -> None:
         if request is not None:
-            self.decision.reply(request.token, replies.join_refused(request.version, member_id, code))
+            self.decision.reply(request.token, responses.join_refused(request.version, member_id, code))
 
     def refuse_sync(self, request: Parked | None, code: ErrorCode) -> None:
         if request is not None:
@@ -181,7 +181,7 @@ def complete_joins(turn: Turn, group: Group) -> None:
         request = group.release_join(member)
         if request is not None:
             for_leader = members if member.id == group.leader else ()
-            turn.decision.reply(request.token, replies.joined(group, member.id, members=for_leader))
+            turn.decision.reply(request.token, responses.joined(group, member.id, members=for_leader))
         start_session(turn, group, member)
         member.is_new = False
         group.unsynced_ids[member.id] = None

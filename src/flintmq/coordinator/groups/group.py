@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from flintmq.coordination.machine import Entry, Token
+from flintmq.coordinator.groups.records import GroupValue, MemberValue, group_entry
+from flintmq.coordinator.runtime.machine import Entry, Token
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
-from flintmq.groups.records import GroupValue, MemberValue, group_entry
 from flintmq.protocol.codec import decode
 from flintmq.protocol.messages import ConsumerProtocolSubscription
 

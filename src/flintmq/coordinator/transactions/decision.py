@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flintmq.coordination.machine import Decision
-from flintmq.transactions.transaction import State, TopicPartition, Transaction
+from flintmq.coordinator.runtime.machine import Decision
+from flintmq.coordinator.transactions.transaction import State, TopicPartition, Transaction
 
 
 class MarkerWork(NamedTuple):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
-from flintmq.coordination.loading import Ended, read_entries
-from flintmq.coordination.machine import Decision, Machine, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.loader import Ended, read_entries
+from flintmq.coordinator.runtime.machine import Decision, Machine, Stored, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.partitions.partition import Partition

@@ -14,8 +14,8 @@ Pure: time, member ids and tokens come with the question; records, replies and t
 
 from __future__ import annotations
 
-from flintmq.groups.machine import DeletedTopic, Groups
-from flintmq.groups.membership import Client
-from flintmq.groups.rebalancing import GroupSettings
+from flintmq.coordinator.groups.machine import DeletedTopic, Groups
+from flintmq.coordinator.groups.membership import Client
+from flintmq.coordinator.groups.rebalance import GroupSettings
 
 __all__ = ["Client", "DeletedTopic", "GroupSettings", "Groups"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flintmq.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
-from flintmq.groups.records import OffsetValue
+from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
+from flintmq.coordinator.groups.records import OffsetValue
 
 Place = tuple[str, int]
 """Topic and partition."""

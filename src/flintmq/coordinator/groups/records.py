@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from flintmq.coordination.machine import Entry
+from flintmq.coordinator.runtime.machine import Entry
 from flintmq.errors import CorruptionError, ProtocolError
 from flintmq.protocol.codec import decode, encoder
 from flintmq.protocol.codegen.schema import Definitions

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from flintmq.broker.markers import Markers
+from flintmq.coordinator.transactions.decision import MarkerWork
+from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
 from flintmq.effects import Timers
 from flintmq.errors import ErrorCode
 from flintmq.records.markers import Marker
-from flintmq.transactions.decision import MarkerWork
-from flintmq.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.coordination.coordinator import Coordinator
+from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.effects import Clock
 from flintmq.errors import ErrorCode, FlintError, error_code_of
-from flintmq.groups.machine import Groups
 from flintmq.metrics import TransactionCounters
 from flintmq.partitions.local_partitions import Partitions
 from flintmq.records.markers import Marker

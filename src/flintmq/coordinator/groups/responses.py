@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flintmq.coordinator.groups.group import Group, Member, State
 from flintmq.errors import ErrorCode
-from flintmq.groups.group import Group, Member, State
 from flintmq.protocol.messages import (
     DescribeGroupsResponse,
     JoinGroupResponse,

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
-from flintmq.transactions.transaction import (
+from flintmq.coordinator.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
     State,
@@ -27,6 +25,8 @@ from flintmq.transactions.transaction import (
     Transaction,
     is_exhausted,
 )
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 
 
 def initialize(
