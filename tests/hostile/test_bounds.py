@@ -8,11 +8,11 @@ import struct
 
 import pytest
 
-from flintmq.broker import fetch_sessions, waiting
-from flintmq.broker.answers import reason_of
+from flintmq.broker import fetch_sessions, parked_fetches
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FetchSessions
-from flintmq.broker.lanes import TOPICS_PER_TURN, Lane, gather_in_turns
-from flintmq.broker.waiting import Waiting
+from flintmq.broker.limits import TOPICS_PER_TURN, Lane, gather_in_turns
+from flintmq.broker.parked_fetches import Waiting
+from flintmq.broker.responses import reason_of
 from flintmq.effects import Executor, File
 from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedRandom
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
@@ -214,11 +214,11 @@ def test_sessions_are_given_while_there_is_room_for_their_partitions(monkeypatch
 
 def test_polls_of_few_partitions_may_wait_longest() -> None:
     polls = Waiting()
-    assert polls.may_wait(waiting.PARTITIONS_MAX)
-    polls.partitions = waiting.PARTITIONS_MAX
-    assert not polls.may_wait(waiting.FEW + 1)
-    assert polls.may_wait(waiting.FEW)
-    polls.partitions = waiting.PARTITIONS_OF_FEW_MAX
+    assert polls.may_wait(parked_fetches.PARTITIONS_MAX)
+    polls.partitions = parked_fetches.PARTITIONS_MAX
+    assert not polls.may_wait(parked_fetches.FEW + 1)
+    assert polls.may_wait(parked_fetches.FEW)
+    polls.partitions = parked_fetches.PARTITIONS_OF_FEW_MAX
     assert not polls.may_wait(1)
 
 

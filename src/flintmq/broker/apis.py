@@ -12,52 +12,61 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from flintmq.broker.handlers import (
-    abort_transaction,
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
+from flintmq.broker.handlers import fetch, produce
+from flintmq.broker.handlers.cluster import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
     describe_cluster,
-    describe_configs,
-    describe_groups,
     describe_log_dirs,
-    describe_producers,
     describe_quorum,
-    describe_segments,
-    describe_topic_health,
-    describe_topic_partitions,
-    describe_topic_task,
-    describe_transactions,
     elect_leaders,
-    end_txn,
-    fetch,
     find_coordinator,
-    heartbeat,
+    list_partition_reassignments,
+    metadata,
+)
+from flintmq.broker.handlers.configs import (
+    alter_configs,
+    describe_configs,
     incremental_alter_configs,
-    init_producer_id,
+    list_config_resources,
+)
+from flintmq.broker.handlers.groups import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
     join_group,
     leave_group,
-    list_config_resources,
     list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    maintain_topic,
-    metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
-    offset_for_leader_epoch,
-    produce,
     sync_group,
+)
+from flintmq.broker.handlers.own import (
+    abort_transaction,
+    describe_segments,
+    describe_topic_health,
+    describe_topic_task,
+    maintain_topic,
+)
+from flintmq.broker.handlers.topics import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_topic_partitions,
+    list_offsets,
+    offset_for_leader_epoch,
+)
+from flintmq.broker.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
     txn_offset_commit,
     write_txn_markers,
 )

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from flintmq.broker.answers import encode_answer, reason_of
 from flintmq.broker.apis import APIS, Api, served
-from flintmq.broker.failures import error_codes_in
+from flintmq.broker.error_codes import error_codes_in
 from flintmq.broker.request import Connection, Pieces, Request
+from flintmq.broker.responses import encode_answer, reason_of
 from flintmq.broker.services import Services
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.lanes import Lane
-from flintmq.broker.waiting import Waiting
+from flintmq.broker.limits import Lane
+from flintmq.broker.parked_fetches import Waiting
 from flintmq.coordinator.groups.machine import Groups
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator

@@ -16,10 +16,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from flintmq.broker.answers import encode_answer
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.request import Connection, Piece, Pieces, Request, Session
+from flintmq.broker.responses import encode_answer
 from flintmq.broker.services import Services
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, ProtocolError

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from flintmq.broker.dispatch import Dispatcher
-from flintmq.broker.failures import error_codes_in
+from flintmq.broker.error_codes import error_codes_in
 from flintmq.errors import ErrorCode
 from flintmq.metrics import ApiCounters
 from flintmq.protocol.codec import encode

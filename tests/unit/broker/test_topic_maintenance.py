@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.broker.apis import ADVERTISED, APIS
-from flintmq.broker.handlers.describe_topic_task import DAMAGED_MAX, WAIT_MS_MAX
+from flintmq.broker.handlers.own.describe_topic_task import DAMAGED_MAX, WAIT_MS_MAX
 from flintmq.errors import ErrorCode
 from flintmq.partitions.maintenance import scheduler
 from flintmq.protocol.header import FIRST_OWN_KEY

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.broker.lanes import TOPICS_PER_TURN
+from flintmq.broker.limits import TOPICS_PER_TURN
 from flintmq.coordinator.transactions import marker_sender
 from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.coordinator.transactions.transaction import Transaction

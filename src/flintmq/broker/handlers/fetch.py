@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import finish_answer, start_answer
 from flintmq.broker.fetch_sessions import FetchContext, Wanted
 from flintmq.broker.request import Request
+from flintmq.broker.responses import finish_answer, start_answer
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import end_of_epoch

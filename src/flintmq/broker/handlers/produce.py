@@ -14,9 +14,9 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flintmq.broker.answers import finish_answer, reason_of, start_answer
 from flintmq.broker.request import Pieces, Request
-from flintmq.broker.transactional import Admission
+from flintmq.broker.responses import finish_answer, reason_of, start_answer
+from flintmq.broker.transaction_verification import Admission
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
 from flintmq.metadata.topics import NewTopic

@@ -1,0 +1,1 @@
+"""Requests about brokers, replicas and their directories."""

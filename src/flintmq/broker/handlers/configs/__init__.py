@@ -1,0 +1,1 @@
+"""Requests about the configs of topics and brokers."""

@@ -1,0 +1,1 @@
+"""Requests about consumer groups and their offsets."""

@@ -1,0 +1,31 @@
+"""JoinGroup (11), versions 0–9: become a member of a group, and wait for the others of the generation (F4).
+
+Answered when the rebalance is over. Member ids from version 4 on (KIP-394), static members from 5 on (KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.coordinator_calls import ask_group, client_of
+from flintmq.broker.request import Request
+from flintmq.coordinator.groups.responses import join_refused
+from flintmq.protocol.messages import JoinGroupRequest
+from flintmq.records.uuids import to_canonical
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+
+def handle(request: Request, message: JoinGroupRequest, services: Services) -> None:
+    version = request.version
+    new_member_id = to_canonical(services.random.bytes(16))
+    ask_group(
+        request,
+        services,
+        message.group_id,
+        lambda groups, token: groups.join_group(
+            token, message, version, client_of(request), new_member_id, services.clock.now_ms()
+        ),
+        lambda code: join_refused(version, message.member_id, code),
+    )

@@ -1,0 +1,23 @@
+"""LeaveGroup (13), versions 0–5: members go, and the others share what they had. Several from version 3 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.request import Request
+from flintmq.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+
+def handle(request: Request, message: LeaveGroupRequest, services: Services) -> None:
+    version = request.version
+    ask_group(
+        request,
+        services,
+        message.group_id,
+        lambda groups, token: groups.leave_group(token, message, version, services.clock.now_ms()),
+        lambda code: LeaveGroupResponse(error_code=code),
+    )

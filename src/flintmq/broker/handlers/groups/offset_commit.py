@@ -1,0 +1,84 @@
+"""OffsetCommit (8), versions 2–10: a group remembers how far it has read (Z7).
+
+Partitions that do not exist are refused one by one; the others are committed. Topics by id from version 10 on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.request import Request
+from flintmq.coordinator.groups.offset_commits import commit_refused
+from flintmq.errors import ErrorCode
+from flintmq.protocol.codegen.structures import Message
+from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+_FIRST_TOPIC_IDS = 10
+
+Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+Answered = OffsetCommitResponse.OffsetCommitResponseTopic
+
+
+def handle(request: Request, message: OffsetCommitRequest, services: Services) -> OffsetCommitResponse | None:
+    by_id = request.version >= _FIRST_TOPIC_IDS
+    refused: list[Answered] = []
+    message.topics = [
+        known
+        for topic in message.topics
+        if (known := _known_part(topic, refused, services, by_id=by_id)) is not None
+    ]
+    if not message.topics and refused:
+        return OffsetCommitResponse(topics=refused)
+
+    def with_refused(answer: Message) -> Message:
+        assert isinstance(answer, OffsetCommitResponse)
+        answered = {(one.name, one.topic_id): one for one in answer.topics}
+        for topic in refused:
+            same = answered.get((topic.name, topic.topic_id))
+            if same is None:
+                answer.topics.append(topic)
+            else:
+                same.partitions += topic.partitions
+        return answer
+
+    version = request.version
+    ask_group(
+        request,
+        services,
+        message.group_id,
+        lambda groups, token: groups.commit_offsets(token, message, version, services.clock.now_ms()),
+        lambda code: commit_refused(message, code),
+        with_refused,
+    )
+    return None
+
+
+def _known_part(topic: Topic, refused: list[Answered], services: Services, *, by_id: bool) -> Topic | None:
+    """The topic with the partitions that exist, or None; the rest is added to `refused`."""
+    image = services.metadata.image
+    found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    count = len(found.partitions) if found is not None else 0
+    missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
+    if missing:
+        refused.append(
+            Answered(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponse.OffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=unknown
+                    )
+                    for one in missing
+                ],
+            )
+        )
+        topic.partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
+    if found is None or (missing and not topic.partitions):
+        return None
+    topic.name, topic.topic_id = found.name, found.id
+    return topic

@@ -1,0 +1,23 @@
+"""SyncGroup (14), versions 0–5: the leader of a generation brings its assignment, the others wait for theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.request import Request
+from flintmq.protocol.messages import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+
+def handle(request: Request, message: SyncGroupRequest, services: Services) -> None:
+    version = request.version
+    ask_group(
+        request,
+        services,
+        message.group_id,
+        lambda groups, token: groups.sync_group(token, message, version, services.clock.now_ms()),
+        lambda code: SyncGroupResponse(error_code=code),
+    )

@@ -1,0 +1,1 @@
+"""Requests that only FlintMQ has."""

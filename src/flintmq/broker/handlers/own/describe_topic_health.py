@@ -1,0 +1,49 @@
+"""DescribeTopicHealth (15002), version 0, of FlintMQ's own: what is wrong with the partitions of a topic (S5).
+
+Tells of the partitions led here that are not well: offline, given up by compaction, or with offsets that are refused
+because their bytes are damaged. Nothing is read from the disk for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.broker.handlers.own.describe_topic_task import DAMAGED_MAX
+from flintmq.broker.request import Request
+from flintmq.broker.responses import cut
+from flintmq.errors import ErrorCode, RequestError
+from flintmq.partitions.partition import Partition
+from flintmq.protocol.messages import DescribeTopicHealthRequest, DescribeTopicHealthResponse
+from flintmq.storage.damage import joined
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Health = DescribeTopicHealthResponse.PartitionHealth
+Range = DescribeTopicHealthResponse.OffsetRange
+
+
+def handle(
+    request: Request, message: DescribeTopicHealthRequest, services: Services
+) -> DescribeTopicHealthResponse:
+    topic = services.metadata.image.topics.get(message.name)
+    if topic is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {message.name}.")
+    led = (services.partitions.get(topic.name, index) for index in range(len(topic.partitions)))
+    told = (_health(partition, services) for partition in led if partition is not None)
+    return DescribeTopicHealthResponse(partitions=[one for one in told if one is not None])
+
+
+def _health(partition: Partition, services: Services) -> Health | None:
+    log = partition.log
+    uncleanable = services.upkeep.cleaner.uncleanable.get(partition.topic_id, {}).get(partition.index)
+    if log.offline is None and uncleanable is None and not log.corrupt:
+        return None
+    damaged = joined(log.corrupt)
+    return Health(
+        partition_index=partition.index,
+        offline=None if log.offline is None else cut(log.offline),
+        uncleanable=None if uncleanable is None else cut(uncleanable),
+        damaged_count=len(damaged),
+        damaged=[Range(first_offset=first, end_offset=end) for first, end in damaged[:DAMAGED_MAX]],
+    )

@@ -1,0 +1,1 @@
+"""Requests about topics and the offsets in their partitions."""

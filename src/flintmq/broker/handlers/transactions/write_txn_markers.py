@@ -1,0 +1,66 @@
+"""WriteTxnMarkers (27), versions 1–2: the ends of transactions, from their coordinators.
+
+Also from an operator who ends a transaction that its coordinator has lost sight of (KIP-664).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from flintmq.broker.limits import gather_in_turns
+from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from flintmq.records.markers import Marker
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Wanted = WriteTxnMarkersRequest.WritableTxnMarker
+WantedTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
+PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+
+
+async def handle(
+    request: Request, message: WriteTxnMarkersRequest, services: Services
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            Result(
+                producer_id=wanted.producer_id,
+                topics=[await _write_all(wanted, topic, services) for topic in wanted.topics],
+            )
+            for wanted in message.markers
+        ]
+    )
+
+
+async def _write_all(wanted: Wanted, topic: WantedTopic, services: Services) -> TopicResult:
+    # Each once: who names a partition twice wants no second marker.
+    indexes = list(dict.fromkeys(topic.partition_indexes))
+    codes = await gather_in_turns(_write(wanted, topic.name, index, services) for index in indexes)
+    return TopicResult(
+        name=topic.name,
+        partitions=[
+            PartitionResult(partition_index=index, error_code=code)
+            for index, code in zip(indexes, codes, strict=True)
+        ],
+    )
+
+
+def _write(wanted: Wanted, topic: str, index: int, services: Services) -> asyncio.Future[ErrorCode]:
+    written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    services.markers.write(
+        topic,
+        index,
+        Marker(
+            wanted.producer_id, wanted.producer_epoch, wanted.coordinator_epoch, wanted.transaction_result
+        ),
+        bumps_epoch=wanted.transaction_version >= EPOCH_BUMP_VERSION,
+        done=lambda code: None if written.done() else written.set_result(code),
+    )
+    return written
