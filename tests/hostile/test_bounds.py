@@ -29,9 +29,9 @@ from flintmq.records.record import (
     append_varint,
     check_records,
 )
-from flintmq.server.backlog import Backlog
-from flintmq.server.budget import Budget
 from flintmq.server.inbound import FrameBuffer
+from flintmq.server.inbound_budget import Budget
+from flintmq.server.outbound_budget import Backlog
 from flintmq.storage import producer_state
 from flintmq.storage.durability.disk_reserve import RESERVE_FILE, Reserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from flintmq.server.refusals import TOLD_MAX
+from flintmq.server.closed_connections import TOLD_MAX
 from support.broker_process import BrokerFailed, BrokerProcess, StartBroker
 from support.wire import Wire
 

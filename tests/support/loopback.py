@@ -21,8 +21,8 @@ import uvloop
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.request import Pieces, Request
 from flintmq.effects.real import LoopExecutor
-from flintmq.server.budget import Budget
 from flintmq.server.connection import Connection, Shared
+from flintmq.server.inbound_budget import Budget
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]

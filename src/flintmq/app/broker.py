@@ -38,7 +38,7 @@ from flintmq.partitions.local_partitions import Partitions
 from flintmq.partitions.maintenance.scheduler import Upkeep
 from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
-from flintmq.server.listening import Server
+from flintmq.server.listeners import Server
 from flintmq.settings import Listener, Loaded
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogFolder

@@ -28,8 +28,8 @@ from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
 from flintmq.partitions.local_partitions import Partitions
 from flintmq.partitions.maintenance.scheduler import Upkeep
-from flintmq.server.listening import Server
-from flintmq.server.refusals import Refusal
+from flintmq.server.closed_connections import Refusal
+from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery.log_loader import Recovery
 

@@ -21,11 +21,11 @@ from flintmq.broker.request import Pieces, Request, Session
 from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
 from flintmq.metrics import ConnectionCounters
-from flintmq.server.backlog import Backlog
-from flintmq.server.budget import Budget
+from flintmq.server.closed_connections import Refusal, Refusals
 from flintmq.server.inbound import SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
+from flintmq.server.inbound_budget import Budget
 from flintmq.server.outbound import Outbound, memory_of
-from flintmq.server.refusals import Refusal, Refusals
+from flintmq.server.outbound_budget import Backlog
 
 logger = logging.getLogger(__name__)
 

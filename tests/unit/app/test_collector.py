@@ -18,7 +18,7 @@ from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode
 from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
-from flintmq.server.budget import Budget
+from flintmq.server.inbound_budget import Budget
 from flintmq.settings import BrokerConfig
 
 LOOP_KEPT_S_MAX = 0.005

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from flintmq.server.budget import NO_LIMIT, Budget
+from flintmq.server.inbound_budget import NO_LIMIT, Budget
 
 
 class Owner:

@@ -13,9 +13,9 @@ import pytest
 
 from flintmq.effects.real import LoopExecutor
 from flintmq.errors import ConfigurationError
-from flintmq.server import listening
+from flintmq.server import listeners as listening
 from flintmq.server.connection import Connection
-from flintmq.server.listening import Server, bind_all
+from flintmq.server.listeners import Server, bind_all
 from flintmq.settings import Listener, load
 from flintmq.settings.listeners import parse_listeners
 from support.loopback import Client, LoopFactory, ScriptedDispatcher, framed, run_on

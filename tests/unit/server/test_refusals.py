@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.effects.simulated import SimulatedClock, SimulatedLoop
-from flintmq.server.refusals import KEYS_MAX, TOLD_MAX, WINDOW_S, Refusal, Refusals
+from flintmq.server.closed_connections import KEYS_MAX, TOLD_MAX, WINDOW_S, Refusal, Refusals
 
 LOGGER = logging.getLogger("flintmq.server.connection")
 

@@ -15,9 +15,9 @@ from functools import partial
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
-from flintmq.server.budget import Budget
+from flintmq.server.closed_connections import Refusal
 from flintmq.server.connection import Connection, Dispatch, Shared
-from flintmq.server.refusals import Refusal
+from flintmq.server.inbound_budget import Budget
 from flintmq.settings import BrokerConfig, Listener
 
 logger = logging.getLogger(__name__)
