@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.app.compaction_process import CompactionProcess
-from flintmq.app.health import Phase
-from flintmq.app.telemetry import Telemetry
+from flintmq.app.observability.health import Phase
+from flintmq.app.observability.telemetry import Telemetry
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flintmq.app.broker import Broker, Started
-from flintmq.app.logs import Logs
+from flintmq.app.observability.logs import Logs
 from flintmq.settings import Loaded
 
 if TYPE_CHECKING:
-    from flintmq.app.profiling import Profiler
+    from flintmq.app.observability.profiler import Profiler
 
 
 def serve(loaded: Loaded, *, begun: Callable[[Broker], object], ready: Callable[[Started], object]) -> int:
@@ -59,7 +59,7 @@ async def _serve(
 
 
 def _start_profiler(loaded: Loaded, loop: asyncio.AbstractEventLoop) -> Profiler:
-    from flintmq.app.profiling import Profiler  # nobody else pays for it at the start
+    from flintmq.app.observability.profiler import Profiler  # nobody else pays for it at the start
 
     profiler = Profiler(os.path.abspath(loaded.broker.log_dirs[0]))
     loop.add_signal_handler(signal.SIGUSR2, profiler.write_soon)

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from flintmq.app.collector import Collector, Parts
-from flintmq.app.health import Phase
-from flintmq.app.loop_delay import LoopDelay
+from flintmq.app.observability.health import Phase
+from flintmq.app.observability.loop_delay import LoopDelay
+from flintmq.app.observability.metrics_collector import Collector, Parts
 from flintmq.coordinator.transactions.transaction import State, Transaction
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.app.health import Condition, Phase, is_ready, reasons_against, status_of
+from flintmq.app.observability.health import Condition, Phase, is_ready, reasons_against, status_of
 
 
 def judged(condition: Condition) -> tuple[str, list[str]]:

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.app.logs import REPEATED_MAX, REPEATED_WINDOW_S, JsonFormatter, Logs, Repetitions, TextFormatter
+from flintmq.app.observability.logs import (
+    REPEATED_MAX,
+    REPEATED_WINDOW_S,
+    JsonFormatter,
+    Logs,
+    Repetitions,
+    TextFormatter,
+)
 from flintmq.settings import BrokerConfig
 
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from flintmq.app.health import Phase
-from flintmq.app.telemetry import Telemetry
+from flintmq.app.observability.health import Phase
+from flintmq.app.observability.telemetry import Telemetry
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import Counters, parse

@@ -12,9 +12,9 @@ import platform
 from typing import Any
 
 from flintmq import KAFKA_VERSION, __version__
-from flintmq.app.collector import Collector, Parts
-from flintmq.app.health import Condition, Reason, is_ready, reasons_against, status_of
-from flintmq.app.loop_delay import LoopDelay
+from flintmq.app.observability.health import Condition, Reason, is_ready, reasons_against, status_of
+from flintmq.app.observability.loop_delay import LoopDelay
+from flintmq.app.observability.metrics_collector import Collector, Parts
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.http.request import Page
 from flintmq.http.server import HttpServer, PortTaken, json_page

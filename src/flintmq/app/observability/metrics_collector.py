@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from flintmq import __version__
-from flintmq.app.health import Phase
-from flintmq.app.loop_delay import LoopDelay
-from flintmq.app.process_figures import ProcessFigures, read_process
+from flintmq.app.observability.health import Phase
+from flintmq.app.observability.loop_delay import LoopDelay
+from flintmq.app.observability.process_metrics import ProcessFigures, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.transaction import State, Transaction

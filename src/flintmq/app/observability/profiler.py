@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from types import CodeType, FrameType
 
-from flintmq.app.flame_graph import draw
+from flintmq.app.observability.flame_graph import draw
 
 logger = logging.getLogger(__name__)
 

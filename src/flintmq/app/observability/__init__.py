@@ -1,0 +1,1 @@
+"""What a broker shows of itself: metrics, health, logs and profiles."""
