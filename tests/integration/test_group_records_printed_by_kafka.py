@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.client.assignment import encode_assignment, encode_subscription
+from flintmq.client.assignors import encode_assignment, encode_subscription
 from support.broker_process import BrokerProcess
 from support.command import run
 

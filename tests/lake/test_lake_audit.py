@@ -16,7 +16,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.client.maintenance import maintain_topic
+from flintmq.client.admin.maintenance import maintain_topic
 from flintmq.lake.audit import audit
 from flintmq.lake.audit_report import Kind, TableAudit
 from flintmq.lake.options import make_options

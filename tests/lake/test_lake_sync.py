@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.client.groups import committed_offsets
+from flintmq.client.admin.groups import committed_offsets
 from flintmq.lake.planning import Gap, SyncError
 from support.broker_process import BrokerProcess
 from support.lake_server import S3Server

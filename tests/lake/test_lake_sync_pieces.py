@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.client.segments import PartitionFiles, SegmentFile
+from flintmq.client.admin.segments import PartitionFiles, SegmentFile
 from flintmq.errors import ConfigurationError
 from flintmq.lake.files import FileName
 from flintmq.lake.naming import data_path, digest_of

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import support.pipeline_program
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from flintmq.pipeline.dead_letters import Publisher
 from flintmq.pipeline.lake_tables import open_lake_table
 from support.pipeline_program import POINTS

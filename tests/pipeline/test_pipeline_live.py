@@ -25,8 +25,8 @@ from flintmq.cli.pipeline_screen import Screen
 from flintmq.cli.pipeline_status import command as status
 from flintmq.cli.pipeline_stop import command as stop
 from flintmq.client.addresses import parse_addresses
+from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.groups import committed_offsets
 from flintmq.pipeline.control import AlreadyRunning, Control, read_status, request_stop
 from flintmq.pipeline.metrics import METRICS, figures_text
 from flintmq.pipeline.progress import Figures, SinkFigures

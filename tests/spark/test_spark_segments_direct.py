@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual
 
-from flintmq.client.maintenance import maintain_topic
+from flintmq.client.admin.maintenance import maintain_topic
 from flintmq.errors import ConfigurationError
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.records.compression import Codec

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.client.addresses import parse_addresses
+from flintmq.client.batch_producer import IN_FLIGHT_MAX, RawProducer, Records
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.raw_producer import IN_FLIGHT_MAX, RawProducer, Records
-from flintmq.client.transactional import begin, describe, end, longest_timeout_ms
+from flintmq.client.transaction import begin, describe, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.compression import Codec
 from flintmq.records.record import append_record

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.records.compression import Codec
 from flintmq.spark import planning, reading

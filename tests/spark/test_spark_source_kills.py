@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from support.broker_process import BrokerProcess
 from support.spark_direct import Direct
 from support.spark_topics import TIME_MS, Topics, numbered

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from flintmq.client.groups import committed_offsets
+from flintmq.client.admin.groups import committed_offsets
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.spark import stream as stream_module
 from flintmq.spark.losses import DataLoss

@@ -18,9 +18,9 @@ from typing import Any
 from confluent_kafka import Producer
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin import add_partitions, alter_topic, create_topic
+from flintmq.client.admin.maintenance import maintain_topic
+from flintmq.client.admin.topics import add_partitions, alter_topic, create_topic
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.maintenance import maintain_topic
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

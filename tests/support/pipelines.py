@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import flintmq.pipeline
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin import EARLIEST, LATEST, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.lake.opening import Opened
 from flintmq.pipeline.running import Outcome, RunOptions, run

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin import add_partitions, create_topic, delete_topic
+from flintmq.client.admin.topics import add_partitions, create_topic, delete_topic
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import check
+from flintmq.client.errors import check
 from flintmq.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

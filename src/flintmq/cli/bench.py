@@ -13,7 +13,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.exits import UsageFailure
 from flintmq.cli.output import note, print_json, print_table, size, warn
-from flintmq.client.admin import create_topic, delete_topic
+from flintmq.client.admin.topics import create_topic, delete_topic
 from flintmq.errors import FlintError
 from flintmq.records.compression import Codec
 

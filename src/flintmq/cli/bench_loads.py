@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.failures import check
+from flintmq.client.errors import check
 from flintmq.errors import FlintError
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, read_header

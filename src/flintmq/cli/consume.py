@@ -14,10 +14,10 @@ from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import warn
 from flintmq.cli.starting_point import Start, StartingPoint, parse_start, position
 from flintmq.cli.template import FIELDS, Printer, as_json, columns, compile_template
-from flintmq.client.admin import EARLIEST, LATEST, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Consumer
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.record import Record
 

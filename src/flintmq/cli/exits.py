@@ -46,7 +46,7 @@ class NoBrokerFailure(Failure):
 
 def failure_of(error: FlintError) -> Failure:
     """What an error means to whoever typed the command."""
-    from flintmq.client.failures import NoBrokerReached
+    from flintmq.client.errors import NoBrokerReached
 
     if isinstance(error, ConfigurationError):
         return UsageFailure(str(error))

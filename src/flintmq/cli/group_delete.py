@@ -10,7 +10,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.group_occupants import find_group, occupied
 from flintmq.cli.output import print_json
-from flintmq.client.groups import delete_group
+from flintmq.client.admin.groups import delete_group
 from flintmq.errors import ErrorCode, RequestError
 
 

@@ -10,9 +10,9 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.group_members import member_fields
 from flintmq.cli.output import many, note, print_json, print_table
-from flintmq.client.admin import LATEST, TopicPartition, offsets
+from flintmq.client.admin.groups import GroupMember, committed_offsets, describe_group
+from flintmq.client.admin.topics import LATEST, TopicPartition, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.groups import GroupMember, committed_offsets, describe_group
 
 
 @click.command(

@@ -9,7 +9,7 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import note, print_json, print_table
-from flintmq.client.groups import list_groups
+from flintmq.client.admin.groups import list_groups
 
 
 @click.command(

@@ -9,8 +9,8 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import note, print_json, print_table
-from flintmq.client.assignment import Assignment
-from flintmq.client.groups import GroupMember, describe_group
+from flintmq.client.admin.groups import GroupMember, describe_group
+from flintmq.client.assignors import Assignment
 
 
 @click.command(

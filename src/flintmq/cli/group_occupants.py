@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flintmq.cli.output import many
+from flintmq.client.admin.groups import DescribedGroup, GroupMember, describe_group
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.groups import DescribedGroup, GroupMember, describe_group
 from flintmq.errors import ErrorCode, RequestError
 
 _NAMED_MAX = 5

@@ -11,7 +11,7 @@ from flintmq.cli.output import note, warn
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Gap
 from flintmq.client.group_consumer import GroupConsumer, Offsets
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
 from flintmq.records.record import Record
 

@@ -21,9 +21,9 @@ from flintmq.cli.group_target import (
     parse_topic,
 )
 from flintmq.cli.output import many, note, print_json, print_table
-from flintmq.client.admin import EARLIEST, LATEST, TopicPartition, offsets
+from flintmq.client.admin.groups import committed_offsets, set_offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.groups import committed_offsets, set_offsets
 from flintmq.errors import ErrorCode, RequestError
 
 

@@ -12,7 +12,7 @@ from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.exits import LOCAL_CODES, Exit, Failure, failure_of
 from flintmq.cli.output import many, print_json
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from flintmq.protocol.messages import ApiVersionsResponse
 
 _RETRY_S = 0.1

@@ -8,7 +8,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import print_json
 from flintmq.cli.topic_settings import parse_topic_settings, refuse_near_miss
-from flintmq.client.admin import add_partitions, alter_topic
+from flintmq.client.admin.topics import add_partitions, alter_topic
 
 
 @click.command(

@@ -8,7 +8,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import many, print_json
 from flintmq.cli.topic_settings import parse_topic_settings
-from flintmq.client.admin import BROKER_DEFAULT, CreatedTopic, create_topic
+from flintmq.client.admin.topics import BROKER_DEFAULT, CreatedTopic, create_topic
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.uuids import encode_uuid

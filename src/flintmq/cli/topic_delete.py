@@ -9,7 +9,7 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import print_json
-from flintmq.client.admin import delete_topic
+from flintmq.client.admin.topics import delete_topic
 from flintmq.errors import ErrorCode, RequestError
 
 

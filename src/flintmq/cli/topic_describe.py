@@ -11,7 +11,8 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.damage_text import ranges_fields, ranges_text
 from flintmq.cli.output import many, print_json, print_table, size
-from flintmq.client.admin import (
+from flintmq.client.admin.maintenance import PartitionHealth, topic_health
+from flintmq.client.admin.topics import (
     EARLIEST,
     LATEST,
     TopicSetting,
@@ -20,8 +21,7 @@ from flintmq.client.admin import (
     sizes,
 )
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import NotFlintMQ
-from flintmq.client.maintenance import PartitionHealth, topic_health
+from flintmq.client.errors import NotFlintMQ
 from flintmq.records.uuids import encode_uuid
 
 

@@ -10,7 +10,7 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import note, print_json, print_table, size
-from flintmq.client.admin import EARLIEST, LATEST, offsets, sizes
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets, sizes
 
 
 @click.command(

@@ -10,14 +10,14 @@ import click
 from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.output import print_json
-from flintmq.client.cluster import ClusterClient
-from flintmq.client.transactions import (
+from flintmq.client.admin.transactions import (
     OpenTransaction,
     abort_hanging,
     abort_transaction,
     open_transactions,
     owners,
 )
+from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, RequestError
 
 

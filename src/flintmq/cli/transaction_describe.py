@@ -10,7 +10,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.durations import duration_text
 from flintmq.cli.output import note, print_json, print_table, time_of
-from flintmq.client.transactions import UNDER_WAY, DescribedTransaction, describe_transaction
+from flintmq.client.admin.transactions import UNDER_WAY, DescribedTransaction, describe_transaction
 
 
 @click.command(

@@ -8,7 +8,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.durations import duration_text
 from flintmq.cli.output import many, note, print_json, print_table, time_of
-from flintmq.client.transactions import find_hanging
+from flintmq.client.admin.transactions import find_hanging
 
 _MINUTE_MS = 60_000
 

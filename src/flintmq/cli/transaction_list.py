@@ -8,7 +8,7 @@ from flintmq.cli.commands import Command
 from flintmq.cli.connecting import bootstrap_option, json_option, open_client
 from flintmq.cli.durations import parse_duration_ms
 from flintmq.cli.output import note, print_json, print_table
-from flintmq.client.transactions import STATES, UNDER_WAY, list_transactions
+from flintmq.client.admin.transactions import STATES, UNDER_WAY, list_transactions
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 
 

@@ -12,7 +12,7 @@ from flintmq.cli.damage_text import ranges_fields, ranges_text
 from flintmq.cli.exits import REMOTE_CODES, Exit
 from flintmq.cli.output import many, print_json, print_table, size
 from flintmq.cli.progress import Progress
-from flintmq.client.maintenance import Maintained, maintain_topic
+from flintmq.client.admin.maintenance import Maintained, maintain_topic
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 
 EXIT_CODES: Final = {**REMOTE_CODES, Exit.FAILED: "a partition failed or is damaged"}

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from flintmq.client.addresses import Address
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.failures import ClientError, ConnectionLost, NoBrokerReached, check
+from flintmq.client.errors import ClientError, ConnectionLost, NoBrokerReached, check
+from flintmq.client.metadata import ClusterView, TopicView
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
 from flintmq.client.transport import Connect, connect
-from flintmq.client.view import ClusterView, TopicView
 from flintmq.effects import Clock
 from flintmq.effects.real import SystemClock
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError

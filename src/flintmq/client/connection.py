@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from flintmq import __version__
 from flintmq.client.addresses import Address
-from flintmq.client.failures import ConnectionLost, check
+from flintmq.client.api_versions import ServedVersions, next_attempt
+from flintmq.client.errors import ConnectionLost, check
 from flintmq.client.transport import Transport
-from flintmq.client.versions import ServedVersions, next_attempt
 from flintmq.client.wire import Wire
 from flintmq.effects import Clock
 from flintmq.errors import ProtocolError

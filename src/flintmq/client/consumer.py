@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from flintmq.client.admin import EARLIEST, LATEST, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ClientError, check
-from flintmq.client.fetching import read_batches
+from flintmq.client.errors import ClientError, check
+from flintmq.client.fetched_records import read_batches
+from flintmq.client.metadata import TopicView
 from flintmq.client.retries import RETRIABLE
-from flintmq.client.view import TopicView
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse
 from flintmq.records.read_committed import Committed

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final, TypeVar
 
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import check
+from flintmq.client.errors import check
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 

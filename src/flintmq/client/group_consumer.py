@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import MAX_WAIT_MS, Consumer, Gap
-from flintmq.client.groups import committed_offsets
-from flintmq.client.membership import Membership
-from flintmq.client.view import TopicView
+from flintmq.client.group_membership import Membership
+from flintmq.client.metadata import TopicView
 from flintmq.records.record import Record
 
 COMMIT_INTERVAL_S: Final = 5.0

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from flintmq.client.batching import Batches, Sequences, size_of
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ClientError, NoBrokerReached, check
+from flintmq.client.errors import ClientError, NoBrokerReached, check
+from flintmq.client.metadata import TopicView
 from flintmq.client.partitioner import StickyPartition, partition_of_key
 from flintmq.client.retries import MAYBE_DONE, RETRIABLE
-from flintmq.client.view import TopicView
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (
     InitProducerIdRequest,

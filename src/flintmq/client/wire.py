@@ -15,7 +15,7 @@ import struct
 from collections import deque
 from typing import Final, NamedTuple
 
-from flintmq.client.versions import decode_api_versions
+from flintmq.client.api_versions import decode_api_versions
 from flintmq.effects import Buffer
 from flintmq.errors import ProtocolError
 from flintmq.protocol.codec import decode, encode_into

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from flintmq.client.admin import EARLIEST, LATEST, describe_topic_settings, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.lake.audit_planning import Place, Span, Stretch, plan_stretches
 from flintmq.lake.audit_report import PROBLEMS_MAX, Checked, Kind, Problem, TableAudit
 from flintmq.lake.audit_task import AuditTask, audit_stretch

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 import pyarrow as pa
 
-from flintmq.client.admin import EARLIEST, LATEST, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
 from flintmq.lake.options import Decoding, SyncOptions
 from flintmq.lake.shaping import Shaper

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from flintmq.client.admin import TopicPartition, sizes
+from flintmq.client.admin.segments import PartitionFiles
+from flintmq.client.admin.topics import TopicPartition, sizes
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.segments import PartitionFiles
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.table import TopicProgress
 from flintmq.spark.losses import span

@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flintmq.client.admin.groups import committed_offsets
+from flintmq.client.batch_producer import RawProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import check
-from flintmq.client.groups import committed_offsets
-from flintmq.client.raw_producer import RawProducer
-from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
+from flintmq.client.errors import check
+from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.columnar.arrays import HEADERS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.lake.naming import DATA, digest_of

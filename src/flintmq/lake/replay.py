@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from flintmq.client.admin import describe_topic_settings
+from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
 from flintmq.lake.audit_planning import Place, Span, Stretch, plan_stretches
 from flintmq.lake.decoding import kept_decoding

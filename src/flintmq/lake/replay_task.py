@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.client.admin.groups import committed_offsets
+from flintmq.client.batch_producer import RawProducer, Records
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import check
-from flintmq.client.groups import committed_offsets
-from flintmq.client.raw_producer import RawProducer, Records
-from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
+from flintmq.client.errors import check
+from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.columnar.decode import COLUMNS
 from flintmq.columnar.encode import Rows, encode
 from flintmq.lake.audit_comparing import Offsets

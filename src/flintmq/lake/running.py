@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from flintmq.errors import FlintError, RequestError
 from flintmq.formats.decoder import NewSchemas
 from flintmq.formats.registry import RegistryError

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.groups import set_offsets
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
 from flintmq.lake.options import SyncOptions, make_options
 from flintmq.lake.planning import Plan, SyncError, SyncPlanner, Wanted, range_of

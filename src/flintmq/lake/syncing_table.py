@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
 from flintmq.lake.decoding import SHAPE, Shapes
 from flintmq.lake.evolution import same

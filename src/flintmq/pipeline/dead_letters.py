@@ -19,13 +19,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.groups import committed_offsets
+from flintmq.client.admin.topics import TopicPartition
+from flintmq.client.batch_producer import RawProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import check
-from flintmq.client.groups import committed_offsets
-from flintmq.client.raw_producer import RawProducer
-from flintmq.client.transactional import OpenedTransaction, begin, end, longest_timeout_ms
+from flintmq.client.errors import check
+from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.columnar.arrays import HEADER, HEADERS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.pipeline.originals import Letter, Originals

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.client.admin import EARLIEST, LATEST, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.errors import ConfigurationError
 from flintmq.formats import Decoder, ddl, open_decoder
 from flintmq.formats.json_inference import infer

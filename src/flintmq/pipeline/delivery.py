@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ClientError
+from flintmq.client.errors import ClientError
 from flintmq.pipeline.checkpoints import Checkpoint
 from flintmq.pipeline.dead_letters import Publisher
 from flintmq.pipeline.model import Pipeline, TopicSource

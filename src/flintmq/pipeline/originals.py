@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.pipeline.staging import Dead
 from flintmq.spark.options import SourceOptions

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from flintmq.client.admin import EARLIEST, LATEST, TopicPartition, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters import PREFIX, REPLAYS

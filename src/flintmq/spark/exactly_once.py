@@ -19,9 +19,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 from uuid import uuid4
 
+from flintmq.client.admin.transactions import list_transactions
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.transactional import OpenedTransaction, begin, describe, end, longest_timeout_ms
-from flintmq.client.transactions import list_transactions
+from flintmq.client.transaction import OpenedTransaction, begin, describe, end, longest_timeout_ms
 from flintmq.errors import FlintError
 from flintmq.spark.fates import Fate, Verdict, fates_of, judge
 from flintmq.spark.ledger import Entry, Ledger

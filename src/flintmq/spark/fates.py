@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from flintmq.client.transactional import OpenedTransaction
-from flintmq.client.transactions import DescribedTransaction
+from flintmq.client.admin.transactions import DescribedTransaction
+from flintmq.client.transaction import OpenedTransaction
 
 _COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
 _ABORTED: Final = ("PrepareAbort", "CompleteAbort")

@@ -13,7 +13,7 @@ from typing import Final
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.failures import ClientError, check
+from flintmq.client.errors import ClientError, check
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse

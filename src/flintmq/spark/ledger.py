@@ -18,12 +18,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from flintmq.client.admin import EARLIEST, LATEST, create_topic, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, create_topic, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.consumer import Consumer
+from flintmq.client.metadata import TopicView
 from flintmq.client.producer import Producer
-from flintmq.client.transactional import OpenedTransaction
-from flintmq.client.view import TopicView
+from flintmq.client.transaction import OpenedTransaction
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.compression import Codec
 from flintmq.records.record import Record

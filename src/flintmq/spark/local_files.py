@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from flintmq.client.segments import SegmentFile
+from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File, read_file
 from flintmq.effects.real import RealDisk
 from flintmq.errors import FlintError

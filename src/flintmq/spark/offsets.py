@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flintmq.client.admin import EARLIEST, LATEST, TopicPartition
+from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition
 from flintmq.errors import ConfigurationError
 
 Offsets = dict[TopicPartition, int]

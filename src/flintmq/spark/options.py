@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from flintmq.client.addresses import Address, parse_addresses
-from flintmq.client.admin import EARLIEST, LATEST, TopicPartition
+from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition
 from flintmq.columnar.decode import COLUMNS
 from flintmq.errors import ConfigurationError
 from flintmq.spark.declared import NAMES, refuse_out_of_place, refuse_unknown

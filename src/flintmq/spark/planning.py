@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 from typing import Final
 
-from flintmq.client.admin import EARLIEST, LATEST, TopicPartition, offsets, sizes
+from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets, sizes
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.client.failures import check
-from flintmq.client.view import TopicView
+from flintmq.client.errors import check
+from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.spark.losses import report_loss, span
 from flintmq.spark.narrowing import Narrowing

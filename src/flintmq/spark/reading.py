@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from flintmq.client.admin import EARLIEST, offsets
+from flintmq.client.admin.topics import EARLIEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.columnar.decode import Committed, Decoded, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError

@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from flintmq.client.segments import SegmentFile
+from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File
 from flintmq.errors import CorruptionError
 from flintmq.spark.local_files import Piece, Unusable, open_segment, pieces

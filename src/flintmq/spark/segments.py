@@ -16,10 +16,10 @@ from itertools import pairwise
 from math import ceil
 from typing import Final, NamedTuple
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.segments import AbortedTransaction, PartitionFiles, SegmentFile, describe_segments
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ClientError, NotFlintMQ
-from flintmq.client.segments import AbortedTransaction, PartitionFiles, SegmentFile, describe_segments
+from flintmq.client.errors import ClientError, NotFlintMQ
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.spark.local_files import Unusable, open_segment
 from flintmq.spark.options import Segments, SourceOptions

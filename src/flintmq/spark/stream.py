@@ -27,10 +27,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.groups import set_offsets
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import NoSuchTopic
-from flintmq.client.groups import set_offsets
-from flintmq.client.view import TopicView
+from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
 from flintmq.spark.connecting import client_of
 from flintmq.spark.losses import report_loss, span

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.retries import ATTEMPTS
-from flintmq.client.transactional import OpenedTransaction, end
+from flintmq.client.transaction import OpenedTransaction, end
 from flintmq.errors import FlintError
 from flintmq.spark.exactly_once import ExactlyOnce, Written
 from flintmq.spark.sink_options import SinkOptions
@@ -81,7 +81,7 @@ def _write_rows(
     batches: Iterable[pa.RecordBatch],
     transaction: OpenedTransaction | None,
 ) -> int:
-    from flintmq.client.raw_producer import RawProducer
+    from flintmq.client.batch_producer import RawProducer
     from flintmq.spark.writing import RowWriter
 
     settle()

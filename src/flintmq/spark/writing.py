@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flintmq.client.admin import TopicPartition, describe_topic_settings
+from flintmq.client.admin.topics import TopicPartition, describe_topic_settings
+from flintmq.client.batch_producer import RawProducer, Records
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.client.raw_producer import RawProducer, Records
 from flintmq.columnar.encode import Payload, Rows, content_sizes, encode
 from flintmq.columnar.partitioning import NO_KEY, Spread, partitions_of_keys
 from flintmq.errors import ConfigurationError

@@ -14,7 +14,7 @@ from flintmq.cli.commands import Command, LazyGroup
 from flintmq.cli.exits import Exit, failure_of
 from flintmq.cli.main import main
 from flintmq.client.addresses import Address
-from flintmq.client.failures import ConnectionLost, NoBrokerReached
+from flintmq.client.errors import ConnectionLost, NoBrokerReached
 from flintmq.errors import ConfigurationError, ErrorCode, FlintError, RequestError
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from flintmq.client.addresses import Address
-from flintmq.client.admin import LATEST, create_topic, delete_topic, offsets
+from flintmq.client.admin.topics import LATEST, create_topic, delete_topic, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ConnectionLost, NoBrokerReached
+from flintmq.client.errors import ConnectionLost, NoBrokerReached
 from flintmq.client.retries import ATTEMPTS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flintmq.client.consumer import Consumer
-from flintmq.client.fetching import read_batches
+from flintmq.client.fetched_records import read_batches
 from flintmq.client.retries import ATTEMPTS
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.protocol.messages import (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.client.assignment import (
+from flintmq.client.admin.groups import committed_offsets, describe_group, list_groups
+from flintmq.client.assignors import (
     ASSIGNORS,
     assign_range,
     assign_round_robin,
@@ -17,8 +18,7 @@ from flintmq.client.assignment import (
 )
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.group_consumer import COMMIT_INTERVAL_S, GroupConsumer
-from flintmq.client.groups import committed_offsets, describe_group, list_groups
-from flintmq.client.membership import HEARTBEAT_INTERVAL_S, Membership
+from flintmq.client.group_membership import HEARTBEAT_INTERVAL_S, Membership
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
 from flintmq.protocol.messages import (
     DescribeGroupsRequest,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.client.failures import ConnectionLost, NotFlintMQ
-from flintmq.client.maintenance import Maintained, maintain_topic, topic_health
+from flintmq.client.admin.maintenance import Maintained, maintain_topic, topic_health
+from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import (

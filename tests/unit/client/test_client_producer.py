@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from flintmq.client.failures import ConnectionLost
+from flintmq.client.errors import ConnectionLost
 from flintmq.client.partitioner import partition_of_key
 from flintmq.client.producer import ALL, LEADER, NONE, Delivery, Producer
 from flintmq.errors import ErrorCode, ProtocolError, RequestError

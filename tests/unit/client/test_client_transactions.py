@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import NotFlintMQ
-from flintmq.client.transactions import (
+from flintmq.client.admin.transactions import (
     OpenTransaction,
     abort_hanging,
     abort_transaction,
@@ -19,6 +17,8 @@ from flintmq.client.transactions import (
     open_transactions,
     owners,
 )
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.errors import NotFlintMQ
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, UnsupportedVersion
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from flintmq.client.versions import ServedVersions, decode_api_versions, next_attempt
+from flintmq.client.api_versions import ServedVersions, decode_api_versions, next_attempt
 from flintmq.client.wire import Wire
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from flintmq.protocol.codec import decode, encode

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.client.addresses import parse_addresses
+from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.transactional import OpenedTransaction
-from flintmq.client.transactions import DescribedTransaction
+from flintmq.client.transaction import OpenedTransaction
 from flintmq.errors import CorruptionError
 from flintmq.spark.fates import Fate, Verdict, fate_of, judge
 from flintmq.spark.ledger import Entry, Ledger, decode_entry, encode_entry
@@ -133,7 +133,7 @@ def test_a_void_decision_is_told_and_a_late_one_does_not_hide_the_next(ledger: L
 
 
 def test_the_topic_is_compacted(ledger: Ledger, client: ClusterClient) -> None:
-    from flintmq.client.admin import describe_topic_settings
+    from flintmq.client.admin.topics import describe_topic_settings
 
     ledger.write(Entry("q", 0, "a"))
     settings = describe_topic_settings(client, "test_the_topic_is_compacted")

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo
 
-from flintmq.client.admin import EARLIEST, LATEST
+from flintmq.client.admin.topics import EARLIEST, LATEST
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     DescribeLogDirsRequest,

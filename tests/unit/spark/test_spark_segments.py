@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.failures import ConnectionLost, NotFlintMQ
-from flintmq.client.segments import AbortedTransaction, PartitionFiles, SegmentFile
+from flintmq.client.admin.segments import AbortedTransaction, PartitionFiles, SegmentFile
+from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ConfigurationError
 from flintmq.spark import segments
 from flintmq.spark.options import Segments, SourceOptions, parse

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 import pyarrow as pa
 
-from flintmq.client.segments import SegmentFile
+from flintmq.client.admin.segments import SegmentFile
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import build_batch
 from flintmq.spark import local_files, segment_reading

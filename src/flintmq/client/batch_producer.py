@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.failures import ClientError, check
+from flintmq.client.errors import ClientError, check
 from flintmq.client.retries import RETRIABLE
-from flintmq.client.transactional import OpenedTransaction
+from flintmq.client.transaction import OpenedTransaction
 from flintmq.effects import Buffer
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.maintenance import exchange_own
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.maintenance import exchange_own
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from flintmq.client.admin import TopicPartition
-from flintmq.client.assignment import PROTOCOL_TYPE, Assignment, decode_assignment, decode_subscription
+from flintmq.client.admin.topics import TopicPartition
+from flintmq.client.assignors import PROTOCOL_TYPE, Assignment, decode_assignment, decode_subscription
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import check
+from flintmq.client.errors import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated
-from flintmq.client.failures import ClientError, check
+from flintmq.client.errors import ClientError, check
 from flintmq.client.retries import RETRIABLE
-from flintmq.client.transactions import DescribedTransaction
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError, UnsupportedVersion
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (

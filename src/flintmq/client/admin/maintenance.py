@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import ConnectionLost, NotFlintMQ, check
+from flintmq.client.errors import ConnectionLost, NotFlintMQ, check
 from flintmq.errors import FlintError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState

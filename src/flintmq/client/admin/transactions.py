@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from flintmq.client.admin import TopicPartition
+from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.failures import ConnectionLost, NotFlintMQ, check
+from flintmq.client.errors import ConnectionLost, NotFlintMQ, check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (
     AbortTransactionRequest,

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from flintmq.client.admin import TopicPartition
-from flintmq.client.assignment import (
+from flintmq.client.admin.groups import COMMIT_VERSION_MAX, check_commit, commit_request
+from flintmq.client.admin.topics import TopicPartition
+from flintmq.client.assignors import (
     ASSIGNORS,
     PROTOCOL_TYPE,
     Assignment,
@@ -27,8 +28,7 @@ from flintmq.client.assignment import (
 )
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, find_coordinator
-from flintmq.client.failures import check
-from flintmq.client.groups import COMMIT_VERSION_MAX, check_commit, commit_request
+from flintmq.client.errors import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (

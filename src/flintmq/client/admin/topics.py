@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.failures import check
+from flintmq.client.errors import check
 from flintmq.errors import FlintError, ProtocolError
 from flintmq.protocol.messages import (
     CreatePartitionsRequest,

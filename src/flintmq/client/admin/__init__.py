@@ -1,0 +1,1 @@
+"""Administration over the wire: topics, groups, transactions, and what only FlintMQ has."""
