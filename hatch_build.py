@@ -14,7 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = (
-    "flintmq/columnar/plain_walk.py",
+    "flintmq/arrow/codec/record_ends.py",
     "flintmq/records/record_walk.py",
     "flintmq/storage/compaction/offset_map.py",
     "flintmq/storage/compaction/batch_filter.py",

@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from flintmq.columnar import plain_walk, table
-from flintmq.columnar.decode import COLUMNS, decode
-from flintmq.columnar.varints import Payload, Places
-from flintmq.columnar.walking import Spans
+from flintmq.arrow.codec import record_ends, table
+from flintmq.arrow.codec.decode import COLUMNS, decode
+from flintmq.arrow.codec.record_spans import Spans
+from flintmq.arrow.codec.varints import Payload, Places
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import Header, build_batch, records_of
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mib", type=int, default=8, help="data that is decoded at once (8)")
     parser.add_argument("--rounds", type=int, default=10, help="how often; the best counts (10)")
     options = parser.parse_args(arguments)
-    how = "compiled" if plain_walk.IS_COMPILED else "not compiled"
+    how = "compiled" if record_ends.IS_COMPILED else "not compiled"
     _say(f"Million rows per CPU-second, {options.mib} MiB at once, the one-by-one walk {how}.\n")
     readers = _readers()
     _say(f"| {'batches':26} | " + " | ".join(f"{name:>12}" for name in readers) + " |")

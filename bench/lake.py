@@ -144,7 +144,7 @@ def _synced(stage: Stage) -> str:
 
 
 def _small_table(stage: Stage) -> str:
-    from flintmq.columnar.decode import COLUMNS, schema_of
+    from flintmq.arrow.codec.decode import COLUMNS, schema_of
     from flintmq.lake.files import DataFile, FileName
     from flintmq.lake.naming import data_path
     from flintmq.lake.opening import open_with_store

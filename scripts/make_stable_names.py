@@ -21,6 +21,8 @@ from typing import Any
 
 import click
 
+from flintmq.arrow.scan.option_list import OPTIONS as SOURCE_OPTIONS
+from flintmq.arrow.write.options import SINK_OPTIONS
 from flintmq.broker.apis import APIS
 from flintmq.cli.exits import Exit
 from flintmq.cli.main import main as command_line
@@ -30,8 +32,6 @@ from flintmq.pipeline.file_schema import render_schema
 from flintmq.pipeline.metrics import METRICS as PIPELINE_METRICS
 from flintmq.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from flintmq.settings.names import SHORT_NAMES
-from flintmq.spark.declared import OPTIONS as SOURCE_OPTIONS
-from flintmq.spark.sink_options import SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "upgrade" / "stable_names.txt"

@@ -18,9 +18,9 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import fastavro
 
+from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.cli.main import main
 from flintmq.errors import ConfigurationError
-from flintmq.formats.registry import RegistryError
 from flintmq.lake.planning import Gap
 from flintmq.lake.running import PieceRunner
 from flintmq.lake.telling import Commit, Figures
@@ -109,7 +109,7 @@ ORIGIN = ("partition", "offset", "timestamp", "key")
 def test_a_registry_that_is_away_is_no_reason_to_quarantine(
     lake: Lake, topics: Topics, topic: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flintmq.formats.registry._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("flintmq.arrow.formats.schema_registry._FIRST_PAUSE_S", 0.001)
     topics.create(topic)
     registry.add(f"{topic}-value", 1, json.dumps(schema()))
     topics.write(topic, [framed(1, schema(), {"id": 1})])

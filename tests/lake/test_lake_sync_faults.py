@@ -24,7 +24,9 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.formats.decoder import Decoded, RowError
+from flintmq.arrow.formats.decoder import Decoded, RowError
+from flintmq.arrow.scan.options import parse
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.lake.partitioning import parse_partitioning
 from flintmq.lake.planning import Plan, SyncPlanner, Wanted, range_of
 from flintmq.lake.running import PieceRunner, Stopped
@@ -33,8 +35,6 @@ from flintmq.lake.store import StoreError, open_store
 from flintmq.lake.syncing import Sync, Unavailable
 from flintmq.lake.telling import Commit
 from flintmq.lake.writing import Layout, Parquet, Target, write_piece
-from flintmq.spark.options import parse
-from flintmq.spark.segment_reading import read_task
 from support.broker_process import BrokerProcess
 from support.lake_server import S3Server
 from support.lake_tables import FORMATS, Lake, topic_rows

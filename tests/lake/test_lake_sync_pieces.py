@@ -15,6 +15,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.client.admin.segments import PartitionFiles, SegmentFile
 from flintmq.errors import ConfigurationError
 from flintmq.lake.files import FileName
@@ -22,7 +23,6 @@ from flintmq.lake.naming import data_path, digest_of
 from flintmq.lake.partitioning import check_partitioning, parse_partitioning, split
 from flintmq.lake.planning import cut_at_segments
 from flintmq.lake.table import PartitionField, TableError, Transform
-from flintmq.spark.ranges import OffsetRange
 
 PIECE_BYTES = 1000
 

@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.options import Topics as Chosen
 from flintmq.client.addresses import parse_addresses
 from flintmq.pipeline.dead_letters import Publisher
 from flintmq.pipeline.originals import InTheirTopics
 from flintmq.pipeline.replayed_source import InDeadLetters, Wanted
 from flintmq.pipeline.staging import Dead
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.options import Topics as Chosen
 from support.broker_process import BrokerProcess
 from support.pipelines import as_records, records_of
 from support.spark_topics import Topics

@@ -11,8 +11,8 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.columnar import fields, headers, walking
-from flintmq.columnar.decode import COLUMNS, Committed, Decoded, decode, decode_in_parts
+from flintmq.arrow.codec import fields, headers, record_spans
+from flintmq.arrow.codec.decode import COLUMNS, Committed, Decoded, decode, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import (
     CRC_POSITION,
@@ -199,7 +199,7 @@ def rows_or_refusal(data: bytearray, *, check_crc: bool = True) -> list[dict[str
 def steps_of(lanes: int) -> Iterator[None]:
     """Few batches are walked as if they were many, and few rows at a time."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(walking, "_LANES_MIN", lanes))
+        stack.enter_context(patch.object(record_spans, "_LANES_MIN", lanes))
         stack.enter_context(patch.object(headers, "_LANES_MIN", lanes))
         stack.enter_context(patch.object(fields, "_STEP_ROWS", 2 * lanes))
         yield

@@ -17,14 +17,14 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual
 
+from flintmq.arrow.scan import range_reader, segment_file, task_reader
+from flintmq.arrow.scan.data_loss import DataLoss
+from flintmq.arrow.scan.segment_planner import FileTask
 from flintmq.client.admin.maintenance import maintain_topic
 from flintmq.errors import ConfigurationError
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.records.compression import Codec
 from flintmq.records.record import NewRecord
-from flintmq.spark import local_files, reading, segment_reading
-from flintmq.spark.losses import DataLoss
-from flintmq.spark.segments import FileTask
 from flintmq.spark.source import FlintMQSegments
 from support.broker_process import BrokerProcess
 from support.spark_direct import Direct, DirectStream, Rows, read
@@ -48,7 +48,7 @@ class Fetches:
 
     def __call__(self, wanted: Any, *args: Any) -> Iterator[Any]:
         self.ranges.append((wanted.start, wanted.end))
-        return reading.read_range(wanted, *args)
+        return range_reader.read_range(wanted, *args)
 
     @property
     def count(self) -> int:
@@ -59,7 +59,7 @@ class Fetches:
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
     made = Fetches()
-    monkeypatch.setattr(segment_reading, "read_range", made)
+    monkeypatch.setattr(task_reader, "read_range", made)
     return made
 
 
@@ -135,7 +135,7 @@ def test_a_range_may_begin_and_end_anywhere_in_a_file(
     }
     expected = direct.rows(filled, segments="never", **given)
     fetches.ranges.clear()
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 500)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 500)
     assert direct.rows(filled, **given) == expected
     assert fetches.count < 60
 
@@ -156,7 +156,7 @@ def test_committed_reads_leave_out_what_was_aborted(
     first.end(committed=True)
     second.end(committed=False)
     topics.write(topic, numbered(200, 20))
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     for level in ("read_committed", "read_uncommitted"):
         for options in ({}, {"maxRecordsPerPartition": 5}, {"startingOffsets": {topic: {"0": 41}}}):
             given: dict[str, Any] = {"kafka.isolation.level": level, "columns": "offset,value", **options}
@@ -228,7 +228,7 @@ def test_segments_deleted_between_plan_and_read(
 def test_a_segment_deleted_while_it_is_read(
     direct: Direct, topics: Topics, filled: str, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 200)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 200)
     planned = Read(direct, filled, maxRecordsPerPartition=20)
     batches = planned.reader.read(planned.partitions[0])
     found = next(batches)["offset"].to_pylist()
@@ -290,7 +290,7 @@ def test_folders_that_cannot_be_read(
 ) -> None:
     expected = direct.rows(filled, segments="never")
     planned = Read(direct, filled)
-    monkeypatch.setattr(local_files, "_DISK", NoDisk())
+    monkeypatch.setattr(segment_file, "_DISK", NoDisk())
     with caplog.at_level(logging.INFO):
         assert direct.rows(filled) == expected
     assert "segments were fetched" not in caplog.text, "the driver has seen it, so no worker tries"

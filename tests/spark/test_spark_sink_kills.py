@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.spark.sink_options import LEDGER_TOPIC
+from flintmq.arrow.write.options import LEDGER_TOPIC
 from flintmq.testing import Broker
 from support import copying_program
 

@@ -13,16 +13,16 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from flintmq.arrow.write import write_task
+from flintmq.arrow.write.exactly_once import WriteError, Written
+from flintmq.arrow.write.ledger import Ledger
+from flintmq.arrow.write.options import LEDGER_TOPIC, SinkOptions
+from flintmq.arrow.write.write_task import Task
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transport import SocketTransport, connect
 from flintmq.effects import Buffer
 from flintmq.protocol.messages import EndTxnRequest
-from flintmq.spark import tasks
-from flintmq.spark.exactly_once import WriteError, Written
-from flintmq.spark.ledger import Ledger
-from flintmq.spark.sink_options import LEDGER_TOPIC, SinkOptions
-from flintmq.spark.tasks import Task
 from flintmq.testing import Broker
 
 TASKS = 3
@@ -85,16 +85,16 @@ class Stage:
         broker.create_topic(topic, 3)
 
     def live(self, life: Life) -> None:
-        self._patch.setattr(tasks, "ClusterClient", partial(ClusterClient, connect=life.connect))
+        self._patch.setattr(write_task, "ClusterClient", partial(ClusterClient, connect=life.connect))
 
     def write(self, batch: int, task: int, attempt: int = 0) -> Written:
         values = [f"{batch}/{task}/{row}" for row in range(ROWS)]
-        return tasks.write_once(self.options, self.query, batch, Task(task, attempt), rows(values))
+        return write_task.write_once(self.options, self.query, batch, Task(task, attempt), rows(values))
 
     def run(self, batch: int, life: Life | None = None) -> None:
         """All tasks, then the driver."""
         self.live(life or Life())
-        tasks.commit(self.options, [self.write(batch, task) for task in range(TASKS)])
+        write_task.commit(self.options, [self.write(batch, task) for task in range(TASKS)])
 
     def seen(self) -> Counter[str]:
         return Counter(
@@ -177,7 +177,7 @@ def test_a_worker_may_die_at_every_request_of_its_task(
         with pytest.raises(Killed):
             stage.write(0, 1)
         stage.live(Life())
-        tasks.commit(stage.options, [first, stage.write(0, 1, attempt=1), stage.write(0, 2)])
+        write_task.commit(stage.options, [first, stage.write(0, 1, attempt=1), stage.write(0, 2)])
         assert stage.seen() == once(0), f"killed at request {at}"
         assert stage.open() == [], f"killed at request {at}"
 
@@ -185,13 +185,13 @@ def test_a_worker_may_die_at_every_request_of_its_task(
 def test_nothing_is_seen_before_the_commit_and_a_second_commit_changes_nothing(stage: Stage) -> None:
     results = [stage.write(0, task) for task in range(TASKS)]
     assert stage.seen() == Counter()
-    tasks.commit(stage.options, results)
-    tasks.commit(stage.options, results)
+    write_task.commit(stage.options, results)
+    write_task.commit(stage.options, results)
     assert stage.seen() == once(0)
 
 
 def test_an_abort_leaves_nothing_open_and_the_batch_can_be_written_again(stage: Stage) -> None:
-    tasks.abort(stage.options, [stage.write(0, task) for task in range(2)])
+    write_task.abort(stage.options, [stage.write(0, task) for task in range(2)])
     assert stage.open() == []
     stage.run(0)
     assert stage.seen() == once(0)
@@ -200,7 +200,7 @@ def test_an_abort_leaves_nothing_open_and_the_batch_can_be_written_again(stage: 
 def test_what_a_speculative_attempt_left_open_is_aborted_by_the_commit(stage: Stage) -> None:
     results = [stage.write(0, task) for task in range(TASKS)]
     stage.write(0, 1, attempt=1)
-    tasks.commit(stage.options, results)
+    write_task.commit(stage.options, results)
     assert stage.open() == []
     assert stage.seen() == once(0)
 
@@ -214,9 +214,9 @@ def test_tasks_of_a_batch_before_the_last_write_nothing(stage: Stage) -> None:
 
 
 def test_a_batch_without_rows_needs_no_transaction(stage: Stage) -> None:
-    written = tasks.write_once(stage.options, stage.query, 0, Task(0, 0), iter([]))
+    written = write_task.write_once(stage.options, stage.query, 0, Task(0, 0), iter([]))
     assert written.transaction is None
-    tasks.commit(stage.options, [written])
+    write_task.commit(stage.options, [written])
     stage.run(1)
     assert stage.seen() == once(1)
 
@@ -267,7 +267,7 @@ def test_a_task_that_read_the_ledger_before_another_voided_the_decision_writes_a
     first = stage.write(0, 0)
     read = Ledger.last
     monkeypatch.setattr(Ledger, "last", lambda ledger, query: stale.pop() if stale else read(ledger, query))
-    tasks.commit(stage.options, [first, *(stage.write(0, task) for task in range(1, TASKS))])
+    write_task.commit(stage.options, [first, *(stage.write(0, task) for task in range(1, TASKS))])
     assert not stale
     assert stage.seen() == once(0)
 
@@ -291,7 +291,7 @@ def test_a_batch_that_took_too_long_is_refused_before_the_decision(stage: Stage)
     results = [stage.write(0, task) for task in range(TASKS)]
     stage.wait_until(lambda: not stage.open())
     with pytest.raises(WriteError, match="took too long"):
-        tasks.commit(stage.options, results)
+        write_task.commit(stage.options, results)
     assert ledger_entry(stage) is None
     stage.options = SinkOptions(stage.options.bootstrap, topic=stage.topic)
     stage.run(0)
@@ -304,7 +304,7 @@ def test_too_little_time_for_the_driver_to_come_back_is_refused_too(stage: Stage
     results = [stage.write(0, task) for task in range(TASKS)]
     stage.broker.clock.release()
     with pytest.raises(WriteError, match="within 60000 ms"):
-        tasks.commit(stage.options, results)
+        write_task.commit(stage.options, results)
     assert ledger_entry(stage) is None
 
 
@@ -315,8 +315,8 @@ def test_a_commit_that_fails_after_the_decision_is_not_undone_by_the_abort_that_
     results = [stage.write(0, task) for task in range(TASKS)]
     fault = stage.broker.faults.fail("EndTxn", error="UNKNOWN_SERVER_ERROR", times=None)
     with fault, pytest.raises(WriteError, match="start the query again"):
-        tasks.commit(stage.options, results)
-    tasks.abort(stage.options, results)
+        write_task.commit(stage.options, results)
+    write_task.abort(stage.options, results)
     assert len(stage.open()) == TASKS
     stage.run(0)
     assert stage.seen() == once(0)
@@ -339,5 +339,5 @@ def test_a_connection_lost_at_a_request_is_made_up_for(
 def test_a_broker_that_restarts_between_tasks_and_commit_has_kept_the_transactions(stage: Stage) -> None:
     results = [stage.write(0, task) for task in range(TASKS)]
     stage.broker.restart()
-    tasks.commit(stage.options, results)
+    write_task.commit(stage.options, results)
     assert stage.seen() == once(0)

@@ -13,11 +13,11 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
+from flintmq.arrow.scan import planner, range_reader
+from flintmq.arrow.scan.data_loss import DataLoss
 from flintmq.client.errors import ClientError
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.records.compression import Codec
-from flintmq.spark import planning, reading
-from flintmq.spark.losses import DataLoss
 from support.broker_process import BrokerProcess
 from support.spark_direct import Direct
 from support.spark_topics import TIME_MS, Topics, numbered
@@ -175,7 +175,7 @@ def test_tasks_are_split_by_number_by_records_and_by_bytes(
     assert shape(minPartitions=6) == [(0, 20)] * 5 + [(1, 10)]
     assert shape(maxRecordsPerPartition=50) == [(0, 50), (0, 50), (1, 10)]
     assert sorted(set(direct.offsets(two, minPartitions=40))) == list(range(100))
-    monkeypatch.setattr(planning, "TASK_BYTES", 1000)
+    monkeypatch.setattr(planner, "TASK_BYTES", 1000)
     by_bytes = shape()
     assert len(by_bytes) > 3
     assert sum(size for _, size in by_bytes) == 110
@@ -183,7 +183,7 @@ def test_tasks_are_split_by_number_by_records_and_by_bytes(
 
 
 def test_record_batches_have_bounds(direct: Direct, two: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "ROWS_MAX", 7)
+    monkeypatch.setattr(range_reader, "ROWS_MAX", 7)
     source = direct.source(two, {})
     reader: Any = source.reader(source.schema())
     sizes = [batch.num_rows for one in reader.partitions() for batch in reader.read(one)]

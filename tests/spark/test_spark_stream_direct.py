@@ -11,10 +11,10 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from flintmq.arrow.scan.data_loss import DataLoss
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.spark import stream as stream_module
-from flintmq.spark.losses import DataLoss
 from support.broker_process import BrokerProcess
 from support.spark_direct import Direct, DirectStream
 from support.spark_topics import TIME_MS, Topics, numbered

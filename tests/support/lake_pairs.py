@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flintmq.columnar.decode import COLUMNS, schema_of
+from flintmq.arrow.codec.decode import COLUMNS, schema_of
 from flintmq.lake.latest import SUFFIX, Refreshed, latest
 from flintmq.lake.table import Format
 from support.lake_files import DAY, TOPIC

@@ -25,9 +25,9 @@ class Point(NamedTuple):
 
 POINTS = {
     "checkpoint saved": Point("flintmq.pipeline.checkpoints", "Checkpoint.save", True),
-    "rows of a topic written": Point("flintmq.spark.exactly_once", "ExactlyOnce.commit", False),
-    "rows of a topic decided": Point("flintmq.spark.ledger", "Ledger.write", True),
-    "rows of a topic committed": Point("flintmq.spark.exactly_once", "ExactlyOnce.commit", True),
+    "rows of a topic written": Point("flintmq.arrow.write.exactly_once", "ExactlyOnce.commit", False),
+    "rows of a topic decided": Point("flintmq.arrow.write.ledger", "Ledger.write", True),
+    "rows of a topic committed": Point("flintmq.arrow.write.exactly_once", "ExactlyOnce.commit", True),
     "files of a table written": Point("flintmq.pipeline.lake_sink", "LakeSink._commit", False),
     "files of a table committed": Point("flintmq.pipeline.lake_sink", "LakeSink._commit", True),
     "dead letters found": Point("flintmq.pipeline.dead_letters", "Publisher.publish", False),

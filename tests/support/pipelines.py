@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.parquet as pq
 
 import flintmq.pipeline
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions, Topics
+from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.lake.opening import Opened
 from flintmq.pipeline.running import Outcome, RunOptions, run
 from flintmq.records.record import NewRecord
-from flintmq.spark.options import SourceOptions, Topics
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.reading import read_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

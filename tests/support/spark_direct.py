@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from flintmq.spark.ranges import OffsetRange
+from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.spark.source import FlintMQ
 from flintmq.spark.stream import StreamReader
 

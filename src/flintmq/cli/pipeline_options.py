@@ -131,7 +131,7 @@ def session_to_stop(pipeline: Pipeline, master: str | None) -> Iterator[tuple[Sp
     """A session, and whether somebody wants it to end. ORDER: signals are taken before Java is started, and given
     back after it has ended."""
     _check_installed()
-    from flintmq.spark.own_java import own_java
+    from flintmq.spark.jvm import own_java
 
     with stopping() as stop, own_java():
         spark = open_session(pipeline, master)

@@ -23,7 +23,7 @@ from flintmq.cli.exits import UsageFailure
 from flintmq.cli.output import many, size
 from flintmq.cli.spark_launch import INSTALL, spark_home
 from flintmq.errors import FlintError
-from flintmq.spark.java import NoJava, find_java
+from flintmq.spark.java_home import NoJava, find_java
 from flintmq.spark.session import heap_gib, memory_bytes
 
 GIB: Final = 1 << 30

@@ -22,7 +22,7 @@ _MASTER: Final = "local[2]"
 
 @contextmanager
 def spark_session(folder: Folder) -> Iterator[SparkSession]:
-    from flintmq.spark.own_java import own_java
+    from flintmq.spark.jvm import own_java
     from flintmq.spark.session import session
 
     os.makedirs(folder.spark, exist_ok=True)

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
@@ -31,9 +34,6 @@ from flintmq.lake.store import Store, open_store
 from flintmq.lake.syncing_table import table_of
 from flintmq.lake.table import State, Table, TableError, TopicProgress
 from flintmq.lake.workers import in_workers
-from flintmq.spark.connecting import client_of
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segments import SegmentFinder, Task, with_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

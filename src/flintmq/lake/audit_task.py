@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from flintmq.columnar.decode import COLUMNS
+from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.scan.data_loss import DataLoss
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.segment_planner import Task
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.lake.audit_comparing import Offsets, Unsorted, check_order, compare
 from flintmq.lake.audit_planning import Cell, Stretch
@@ -22,11 +27,6 @@ from flintmq.lake.audit_report import Checked, Kind, Problem, runs, together
 from flintmq.lake.files import DataFile
 from flintmq.lake.shaping import ORIGIN, POISON, Shaper
 from flintmq.lake.store import Store
-from flintmq.spark.losses import DataLoss
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import Task
 
 _COMPARED = tuple(name for name in COLUMNS if name not in ("topic", "partition"))
 """The others are the same for a whole partition."""

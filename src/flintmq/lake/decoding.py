@@ -17,6 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 import pyarrow as pa
 
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
@@ -24,8 +26,6 @@ from flintmq.errors import ConfigurationError
 from flintmq.lake.options import Decoding, SyncOptions
 from flintmq.lake.shaping import Shaper
 from flintmq.lake.table import State
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.reading import read_range
 
 SHAPE: Final = "flintmq.shape"
 
@@ -94,8 +94,8 @@ class Shapes:
 
     def _inferred(self, topic: TopicView) -> str:
         """Columns of the first records, as a text."""
-        from flintmq.formats import ddl
-        from flintmq.formats.json_inference import infer
+        from flintmq.arrow.formats import ddl
+        from flintmq.arrow.formats.json.inference import infer
 
         values = pa.chunked_array(self._sample(topic), pa.binary())
         if not len(values):
@@ -126,7 +126,7 @@ def shaper_of(decoding: Decoding) -> Shaper:
 
 
 def _opened(decoding: Decoding) -> Any:
-    from flintmq.formats import open_decoder
+    from flintmq.arrow.formats import open_decoder
 
     return open_decoder(
         decoding.kind,

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flintmq.columnar.decode import COLUMNS
-from flintmq.columnar.partitioning import murmur2_of
+from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.codec.partitioner import murmur2_of
 from flintmq.lake.files import DataFile, FileName
 from flintmq.lake.merging import open_parquet
 from flintmq.lake.naming import data_path, digest_of

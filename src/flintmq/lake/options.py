@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.scan.options import SourceOptions, Topics
 from flintmq.client.addresses import Address, parse_addresses
-from flintmq.columnar.decode import COLUMNS
 from flintmq.errors import ConfigurationError
 from flintmq.lake.partitioning import parse_partitioning
 from flintmq.lake.table import Format, PartitionField
-from flintmq.spark.options import SourceOptions, Topics
 
 RAW: Final = "raw"
 QUARANTINE_SUFFIX: Final = "__quarantine"

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from flintmq.arrow.scan.data_loss import span
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.planner import Planner
+from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.segments import PartitionFiles
 from flintmq.client.admin.topics import TopicPartition, sizes
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.table import TopicProgress
-from flintmq.spark.losses import span
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.planning import Planner
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segments import SegmentFinder, Task, with_files
 
 logger = logging.getLogger(__name__)
 

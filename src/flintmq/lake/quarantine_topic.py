@@ -16,13 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flintmq.arrow.codec.arrays import HEADERS
+from flintmq.arrow.write.options import SinkOptions
+from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.batch_producer import RawProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
-from flintmq.columnar.arrays import HEADERS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.lake.naming import DATA, digest_of
 from flintmq.lake.quarantine import Pending
@@ -32,8 +34,6 @@ from flintmq.lake.table import TopicProgress
 from flintmq.lake.writing import Layout
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
-from flintmq.spark.sink_options import SinkOptions
-from flintmq.spark.writing import RowWriter
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicView
@@ -30,7 +31,6 @@ from flintmq.lake.table import State, Table, TableError
 from flintmq.lake.workers import in_workers
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
-from flintmq.spark.connecting import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,14 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.codec.encode import Rows, encode
+from flintmq.arrow.scan.options import SourceOptions
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.batch_producer import RawProducer, Records
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
-from flintmq.columnar.decode import COLUMNS
-from flintmq.columnar.encode import Rows, encode
 from flintmq.lake.audit_comparing import Offsets
 from flintmq.lake.audit_planning import Stretch
 from flintmq.lake.audit_reading import LakeRows
@@ -35,8 +37,6 @@ from flintmq.lake.store import Store
 from flintmq.lake.table import TableError
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
-from flintmq.spark.connecting import client_of
-from flintmq.spark.options import SourceOptions
 
 logger = logging.getLogger(__name__)
 

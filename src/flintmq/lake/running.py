@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
+from flintmq.arrow.formats.decoder import NewSchemas
+from flintmq.arrow.formats.schema_registry import RegistryError
+from flintmq.arrow.scan.data_loss import DataLoss
+from flintmq.arrow.scan.segment_planner import Task
 from flintmq.client.errors import ClientError
 from flintmq.errors import FlintError, RequestError
-from flintmq.formats.decoder import NewSchemas
-from flintmq.formats.registry import RegistryError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.planning import SyncError
 from flintmq.lake.store import StoreError
 from flintmq.lake.writing import Target, Written, write_piece
-from flintmq.spark.losses import DataLoss
-from flintmq.spark.segments import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

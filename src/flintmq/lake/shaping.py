@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from flintmq.columnar.decode import COLUMNS, schema_of
+from flintmq.arrow.codec.decode import COLUMNS, schema_of
+from flintmq.arrow.formats.schema_merge import conform
 from flintmq.errors import ConfigurationError
-from flintmq.formats.schemas import conform
 
 if TYPE_CHECKING:
-    from flintmq.formats import Decoder
+    from flintmq.arrow.formats import Decoder
 
 ORIGIN: Final = ("partition", "offset", "timestamp", "key")
 """Columns beside the decoded ones."""

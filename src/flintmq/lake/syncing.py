@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
@@ -31,7 +32,6 @@ from flintmq.lake.running import PASSING, PieceRunner, Result, Stopped, Work
 from flintmq.lake.syncing_table import Prepared, SyncedTable
 from flintmq.lake.table import Conflict, TopicProgress
 from flintmq.lake.telling import Commit, Figures
-from flintmq.spark.connecting import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
@@ -29,7 +30,6 @@ from flintmq.lake.store import join, open_store
 from flintmq.lake.table import Change, Conflict, PartitionField, State, Table, TopicProgress
 from flintmq.lake.telling import Commit
 from flintmq.lake.writing import Layout, Target, Written
-from flintmq.spark.sink_options import SinkOptions
 
 
 class SyncedTable:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintmq.arrow.cluster_client import client_of
 from flintmq.lake.decoding import kept_decoding
 from flintmq.lake.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.planning import SyncError, SyncPlanner
 from flintmq.lake.syncing_table import table_of
 from flintmq.lake.table import State, Table
-from flintmq.spark.connecting import client_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
+from flintmq.arrow.worker_gc import settle
 from flintmq.errors import FlintError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.table import TableError
-from flintmq.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,6 +19,10 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.segment_planner import Task
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.lake.files import DataFile, FileName
 from flintmq.lake.naming import PartitionValues, data_path, digest_of
 from flintmq.lake.partitioning import split
@@ -26,10 +30,6 @@ from flintmq.lake.planning import range_of
 from flintmq.lake.shaping import Shaper, fitted
 from flintmq.lake.store import Store, StoreError
 from flintmq.lake.table import PartitionField, TableError
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import Task
 
 ROW_GROUP_ROWS: Final = 1 << 20
 ROW_GROUP_BYTES: Final = 128 * 1024 * 1024

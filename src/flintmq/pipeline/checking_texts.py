@@ -31,7 +31,7 @@ def _checked(pipeline: Pipeline, part: Decode | Encode, what: str) -> Iterator[P
     if part.format not in _FORMATS or given is None:
         return
     try:
-        from flintmq.formats import open_decoder
+        from flintmq.arrow.formats import open_decoder
 
         open_decoder(
             str(part.format),

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
+from flintmq.arrow.scan.option_list import OPTIONS
+from flintmq.arrow.write.options import SINK_OPTIONS
 from flintmq.client.addresses import parse_addresses
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.graph import Graph
 from flintmq.pipeline.model import FilesSource, JdbcSink, Pipeline, TopicSink, TopicSource
 from flintmq.pipeline.places import Place, place_of
 from flintmq.pipeline.problems import Problem, Rule, did_you_mean
-from flintmq.spark.declared import OPTIONS
-from flintmq.spark.sink_options import SINK_OPTIONS
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -5,7 +5,7 @@ types, have no `variant`, and keys of maps are strings.
 
     columns("id long, place struct<x: double>")         # (Column("id", 0), Column("place", 9))
 
-Decoders read the same text into types with `flintmq.formats.ddl`, which needs Arrow; this runs without, before
+Decoders read the same text into types with `flintmq.arrow.formats.ddl`, which needs Arrow; this runs without, before
 anything is installed, and says where in the text something is wrong.
 """
 

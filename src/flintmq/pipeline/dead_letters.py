@@ -19,6 +19,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from flintmq.arrow.codec.arrays import HEADER, HEADERS
+from flintmq.arrow.write.options import SinkOptions
+from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.batch_producer import RawProducer
@@ -26,14 +29,11 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
-from flintmq.columnar.arrays import HEADER, HEADERS
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.pipeline.originals import Letter, Originals
 from flintmq.pipeline.staging import Dead
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
-from flintmq.spark.sink_options import SinkOptions
-from flintmq.spark.writing import RowWriter
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions, parse
+from flintmq.arrow.scan.segment_planner import FileTask
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.pipeline.decoding import Shaping
-from flintmq.spark.options import SourceOptions, parse
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import FileTask
 from flintmq.spark.source import BatchReader, FlintMQ
 from flintmq.spark.stream import StreamReader
 

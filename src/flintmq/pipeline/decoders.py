@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.formats import Decoder, ddl, open_decoder
+from flintmq.arrow.formats.json.inference import infer
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.errors import ConfigurationError
-from flintmq.formats import Decoder, ddl, open_decoder
-from flintmq.formats.json_inference import infer
 from flintmq.pipeline.model import Pipeline, TopicSource
 from flintmq.pipeline.text_values import CsvDecoder, TextDecoder
-from flintmq.spark.connecting import client_of
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.reading import read_range
 
 
 def decoder_of(

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from flintmq.columnar.decode import schema_of
+from flintmq.arrow.codec.decode import schema_of
+from flintmq.arrow.formats import Decoder, NewSchemas
+from flintmq.arrow.formats.decoder import RowError
 from flintmq.errors import FlintError
-from flintmq.formats import Decoder, NewSchemas
-from flintmq.formats.decoder import RowError
 from flintmq.pipeline.origin import KEY, OFFSET, ORIGIN, PARTITION, TIMESTAMP, TOPIC
 from flintmq.pipeline.parts import FAIL
 from flintmq.pipeline.staging import Gathering, Stage, whole

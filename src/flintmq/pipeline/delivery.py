@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from flintmq.arrow.scan.options import SourceOptions, Topics
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError
@@ -21,7 +22,6 @@ from flintmq.pipeline.parts import DROP
 from flintmq.pipeline.progress import Figures
 from flintmq.pipeline.sources import otherwise_of
 from flintmq.pipeline.staging import read_staged, staged
-from flintmq.spark.options import SourceOptions, Topics
 
 logger = logging.getLogger(__name__)
 

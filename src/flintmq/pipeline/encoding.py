@@ -96,7 +96,7 @@ def avro_writer(pipeline: Pipeline, sink: TopicSink) -> AvroWriter:
 
 def _schema(pipeline: Pipeline, value: Encode, topic: str) -> tuple[str, int | None]:
     if value.registry is not None:
-        from flintmq.formats.registry import HttpSchemas, SchemaFolder
+        from flintmq.arrow.formats.schema_registry import HttpSchemas, SchemaFolder
 
         where = value.registry
         schemas = HttpSchemas(where) if "://" in where else SchemaFolder(pipeline.path(where))

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.pipeline.staging import Dead
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.reading import read_range
 
 _COLUMNS: Final = ("key", "value", "headers", "offset")
 _GAP_MAX: Final = 2000

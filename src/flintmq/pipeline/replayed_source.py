@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions, parse
+from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ConfigurationError
@@ -29,9 +32,6 @@ from flintmq.pipeline.originals import Letter
 from flintmq.pipeline.parts import DEAD_LETTER, DROP
 from flintmq.pipeline.sources import Reading, load_decoded, otherwise_of, topic_options
 from flintmq.pipeline.staging import Dead, Stage, named
-from flintmq.spark.options import SourceOptions, parse
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.reading import read_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

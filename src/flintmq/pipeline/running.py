@@ -34,7 +34,7 @@ from flintmq.pipeline.sinks import is_written, sink_writer
 from flintmq.pipeline.sources import Reading
 from flintmq.pipeline.spark_problems import telling
 from flintmq.pipeline.staging import Stage
-from flintmq.spark.own_java import has_java_ended, is_unanswered
+from flintmq.spark.jvm import has_java_ended, is_unanswered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from flintmq.arrow.write.options import parse_sink
 from flintmq.pipeline.checkpoints import Checkpoint
 from flintmq.pipeline.compiling import Compiled
 from flintmq.pipeline.durations import for_spark
@@ -22,7 +23,6 @@ from flintmq.pipeline.problems import PipelineError, Problem, Rule, did_you_mean
 from flintmq.pipeline.sources import without_origin
 from flintmq.pipeline.spark_problems import telling
 from flintmq.pipeline.topic_sink import TopicSinkBatches
-from flintmq.spark.sink_options import parse_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from flintmq.arrow.scan.options import parse
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.decoded_source import NAME, SHAPING, encode_shaping
 from flintmq.pipeline.decoders import decoder_of
@@ -23,7 +24,6 @@ from flintmq.pipeline.model import FilesSource, Pipeline, Source, TableSource, T
 from flintmq.pipeline.origin import ORIGIN
 from flintmq.pipeline.parts import DEAD_LETTER, DROP, FAIL, Watermark
 from flintmq.pipeline.staging import Stage
-from flintmq.spark.options import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

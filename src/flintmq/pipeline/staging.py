@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from flintmq.columnar.arrays import HEADERS
+from flintmq.arrow.codec.arrays import HEADERS
 from flintmq.errors import FlintError
 from flintmq.lake.store import Store, open_store
 

@@ -1,4 +1,4 @@
-"""Values that are lines of text: as they are, or as CSV. Decoders like those of `flintmq.formats`.
+"""Values that are lines of text: as they are, or as CSV. Decoders like those of `flintmq.arrow.formats`.
 
 Invariant: theirs: a row for every value, in order; a value that cannot be decoded gives a null row and an error.
 """
@@ -13,8 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.arrow.formats.decoder import Decoded, RowError, Values
 from flintmq.errors import ConfigurationError
-from flintmq.formats.decoder import Decoded, RowError, Values
 from flintmq.pipeline.csv_options import CsvOptionError, csv_options
 
 VALUE: Final = "value"

@@ -3,7 +3,7 @@
     frame.writeStream.foreachBatch(TopicSinkBatches(options, name))
 
 Spark's own interface for sinks in Python starts a process for every commit and knows no mode but append. The work is
-the same: tasks write and leave transactions open, the driver decides and commits (`flintmq.spark.exactly_once`).
+the same: tasks write and leave transactions open, the driver decides and commits (`arrow.write.exactly_once`).
 Invariant: that module's: a batch is visible wholly or not at all, and once, whoever dies.
 """
 
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from flintmq.spark import tasks
-from flintmq.spark.exactly_once import Written
-from flintmq.spark.sink_options import SinkOptions
-from flintmq.spark.tasks import Task
+from flintmq.arrow.write import write_task
+from flintmq.arrow.write.exactly_once import Written
+from flintmq.arrow.write.options import SinkOptions
+from flintmq.arrow.write.write_task import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,9 +38,9 @@ class TopicSinkBatches:
         told = batch.mapInArrow(work, f"{_WRITTEN} binary").toArrow().column(0)
         results = [_read(one.as_py()) for one in told]
         try:
-            tasks.commit(self.options, results)
+            write_task.commit(self.options, results)
         except BaseException:
-            tasks.abort(self.options, results)
+            write_task.abort(self.options, results)
             raise
 
 
@@ -58,7 +58,7 @@ class _Writing:
         context = TaskContext.get()
         assert context is not None
         task = Task(context.partitionId(), context.attemptNumber())
-        written = tasks.write_once(self.options, self.query, self.batch, task, batches)
+        written = write_task.write_once(self.options, self.query, self.batch, task, batches)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)], pa.binary())], names=[_WRITTEN])
 
 

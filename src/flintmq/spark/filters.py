@@ -32,8 +32,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from flintmq.spark.narrowing import EVERYTHING, Narrowing
-from flintmq.spark.offsets import OFFSET_MAX
+from flintmq.arrow.scan.narrowing import EVERYTHING, Narrowing
+from flintmq.arrow.scan.offsets import OFFSET_MAX
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

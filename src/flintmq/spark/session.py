@@ -19,8 +19,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from flintmq.spark.home import quick_home
-from flintmq.spark.java import find_java, usable_home
+from flintmq.spark.java_home import find_java, usable_home
+from flintmq.spark.spark_home import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from flintmq.arrow.write import write_task
+from flintmq.arrow.write.exactly_once import WriteError, Written
+from flintmq.arrow.write.options import SinkOptions, parse_sink
+from flintmq.arrow.write.write_task import Task
 from flintmq.errors import ConfigurationError
-from flintmq.spark import tasks
-from flintmq.spark.exactly_once import WriteError, Written
-from flintmq.spark.sink_options import SinkOptions, parse_sink
-from flintmq.spark.tasks import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,13 +75,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"Spark does not say which query and batch this task is of ({QUERY_PROPERTY}, {BATCH_PROPERTY}); "
                 "the sink writes micro-batches only, not with a continuous trigger"
             )
-        return TaskDone(tasks.write_once(self._options, query, int(batch), _task(context), iterator))
+        return TaskDone(write_task.write_once(self._options, query, int(batch), _task(context), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        tasks.commit(self._options, _written(messages))
+        write_task.commit(self._options, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        tasks.abort(self._options, _written(messages))
+        write_task.abort(self._options, _written(messages))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -91,16 +91,16 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         task = _task(_context())
         if self._options.write_id is None:
-            tasks.write_at_least_once(self._options, task, iterator)
+            write_task.write_at_least_once(self._options, task, iterator)
             return TaskDone()
         query = f"write-{self._options.write_id}"
-        return TaskDone(tasks.write_once(self._options, query, _ONLY_BATCH, task, iterator))
+        return TaskDone(write_task.write_once(self._options, query, _ONLY_BATCH, task, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        tasks.commit(self._options, _written(messages))
+        write_task.commit(self._options, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        tasks.abort(self._options, _written(messages))
+        write_task.abort(self._options, _written(messages))
 
 
 def _context() -> TaskContext:

@@ -22,16 +22,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from flintmq.columnar.decode import COLUMNS, schema_of
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.codec.decode import COLUMNS, schema_of
+from flintmq.arrow.scan.narrowing import EVERYTHING
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions, parse
+from flintmq.arrow.scan.planner import Planner
+from flintmq.arrow.scan.segment_planner import FileTask
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.errors import ConfigurationError
-from flintmq.spark.connecting import client_of
 from flintmq.spark.filters import narrow
-from flintmq.spark.narrowing import EVERYTHING
-from flintmq.spark.options import SourceOptions, parse
-from flintmq.spark.planning import Planner
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import FileTask
 
 NAME: Final = "flintmq"
 NAME_OF_SEGMENTS: Final = "flintmq_segments"

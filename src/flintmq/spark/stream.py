@@ -27,14 +27,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from flintmq.client.admin.groups import set_offsets
-from flintmq.client.admin.topics import TopicPartition
-from flintmq.client.cluster import NoSuchTopic
-from flintmq.client.metadata import TopicView
-from flintmq.errors import FlintError
-from flintmq.spark.connecting import client_of
-from flintmq.spark.losses import report_loss, span
-from flintmq.spark.offsets import (
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.scan.data_loss import report_loss, span
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.offsets import (
     FROM_LATEST,
     Offsets,
     backlog,
@@ -44,11 +40,15 @@ from flintmq.spark.offsets import (
     share,
     to_json,
 )
-from flintmq.spark.options import SourceOptions
-from flintmq.spark.planning import Planner, check_bound
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import FileTask, Task
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.planner import Planner, check_bound
+from flintmq.arrow.scan.segment_planner import FileTask, Task
+from flintmq.arrow.scan.task_reader import read_task
+from flintmq.client.admin.groups import set_offsets
+from flintmq.client.admin.topics import TopicPartition
+from flintmq.client.cluster import NoSuchTopic
+from flintmq.client.metadata import TopicView
+from flintmq.errors import FlintError
 
 logger = logging.getLogger(__name__)
 

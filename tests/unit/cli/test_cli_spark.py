@@ -21,7 +21,7 @@ from flintmq.cli.spark_checks import (
     check_package,
 )
 from flintmq.cli.spark_launch import master_of, plan_launch, spark_home, split_options
-from flintmq.spark.java import Java
+from flintmq.spark.java_home import Java
 from flintmq.spark.session import NEEDED, heap_gib
 
 GIB = 1 << 30

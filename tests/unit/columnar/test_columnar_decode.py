@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flintmq.columnar.decode import COLUMNS, Committed, decode, decode_in_parts, schema_of
+from flintmq.arrow.codec.decode import COLUMNS, Committed, decode, decode_in_parts, schema_of
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker, marker_batch

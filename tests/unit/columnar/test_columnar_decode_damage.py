@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flintmq.columnar import batches, table
-from flintmq.columnar import decode as decoding
-from flintmq.columnar.decode import Committed, decode, decode_in_parts
+from flintmq.arrow.codec import batches, table
+from flintmq.arrow.codec import decode as decoding
+from flintmq.arrow.codec.decode import Committed, decode, decode_in_parts
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flintmq.columnar.encode import RECORD_OVERHEAD, Payload, Rows, encode
+from flintmq.arrow.codec.encode import RECORD_OVERHEAD, Payload, Rows, encode
 from flintmq.records.record import Record, append_record, walk
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

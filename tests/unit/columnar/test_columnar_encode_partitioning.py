@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from flintmq.arrow.codec.partitioner import NO_KEY, Spread, murmur2_of, partitions_of_keys
 from flintmq.client.partitioner import murmur2, partition_of_key
-from flintmq.columnar.partitioning import NO_KEY, Spread, murmur2_of, partitions_of_keys
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.formats import SchemaError, open_decoder
-from flintmq.formats.avro_records import AvroDecoder
+from flintmq.arrow.formats import SchemaError, open_decoder
+from flintmq.arrow.formats.avro.decoder import AvroDecoder
 
 
 def written(schema: Any, record: Any) -> bytes:

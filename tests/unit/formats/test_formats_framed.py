@@ -15,17 +15,17 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from flintmq.arrow.formats import NewSchemas, SchemaError, open_decoder, schema_registry
+from flintmq.arrow.formats.framed_decoder import FramedDecoder
+from flintmq.arrow.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
+from flintmq.arrow.formats.schema_registry import HttpSchemas, RegistryError
 from flintmq.errors import ConfigurationError
-from flintmq.formats import NewSchemas, SchemaError, open_decoder, registry
-from flintmq.formats.framed import FramedDecoder
-from flintmq.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
-from flintmq.formats.registry import HttpSchemas, RegistryError
 from support.schema_registry import Registry, serving
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setattr(registry, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(schema_registry, "_FIRST_PAUSE_S", 0.001)
     with serving() as one:
         yield one
 
@@ -190,7 +190,7 @@ def test_what_is_no_registry_is_not_taken_for_one_without_schemas(server: Regist
 def test_too_many_unknown_ids_are_not_all_asked_for(
     server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_UNKNOWN_MAX", 3)
+    monkeypatch.setattr(schema_registry, "_UNKNOWN_MAX", 3)
     schemas = HttpSchemas(server.url)
     assert [schemas.by_id(one) for one in (1, 2, 3, 1)] == [None] * 4
     with pytest.raises(RegistryError, match="framed"):

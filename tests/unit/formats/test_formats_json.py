@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.formats import SchemaError, open_decoder
-from flintmq.formats.json_records import JsonDecoder
+from flintmq.arrow.formats import SchemaError, open_decoder
+from flintmq.arrow.formats.json.decoder import JsonDecoder
 
 
 def rows_of(schema: str, *values: bytes | None) -> tuple[list[Any], list[int]]:

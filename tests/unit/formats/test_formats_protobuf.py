@@ -17,10 +17,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.formats import SchemaError, open_decoder
-from flintmq.formats.proto_files import compile_text
-from flintmq.formats.proto_records import ProtoDecoder
-from flintmq.formats.proto_text import parse
+from flintmq.arrow.formats import SchemaError, open_decoder
+from flintmq.arrow.formats.protobuf.decoder import ProtoDecoder
+from flintmq.arrow.formats.protobuf.descriptors import compile_text
+from flintmq.arrow.formats.protobuf.parser import parse
 
 ORDER = """
 // Comments { are ; passed over

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.formats import SchemaError, ddl, json_schema
-from flintmq.formats.json_inference import infer
-from flintmq.formats.json_records import JsonDecoder
-from flintmq.formats.schemas import JSON_TEXT, conform, fits, plain, unify
+from flintmq.arrow.formats import SchemaError, ddl
+from flintmq.arrow.formats.json import schema as json_schema
+from flintmq.arrow.formats.json.decoder import JsonDecoder
+from flintmq.arrow.formats.json.inference import infer
+from flintmq.arrow.formats.schema_merge import JSON_TEXT, conform, fits, plain, unify
 
 _LEAVES = st.sampled_from(
     [

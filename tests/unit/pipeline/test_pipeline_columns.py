@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.formats import SchemaError, ddl
+from flintmq.arrow.formats import SchemaError, ddl
 from flintmq.pipeline.columns import ColumnsError, columns
 
 GOOD = [

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from flintmq.arrow.scan.narrowing import EVERYTHING, Narrowing
+from flintmq.arrow.scan.offsets import OFFSET_MAX
 from flintmq.spark.filters import narrow
-from flintmq.spark.narrowing import EVERYTHING, Narrowing
-from flintmq.spark.offsets import OFFSET_MAX
 
 OFFSET, PARTITION, TOPIC, TIMESTAMP = ("offset",), ("partition",), ("topic",), ("timestamp",)
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)

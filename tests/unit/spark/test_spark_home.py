@@ -9,8 +9,8 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark")
 
-from flintmq.spark.home import quick_home  # noqa: E402
 from flintmq.spark.session import environment  # noqa: E402
+from flintmq.spark.spark_home import quick_home  # noqa: E402
 
 
 def test_a_home_has_the_jars_and_the_scripts_but_no_zip(tmp_path: Path) -> None:

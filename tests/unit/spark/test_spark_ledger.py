@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from flintmq.arrow.write.ledger import Entry, Ledger, decode_entry, encode_entry
+from flintmq.arrow.write.transaction_outcomes import Fate, Verdict, fate_of, judge
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import OpenedTransaction
 from flintmq.errors import CorruptionError
-from flintmq.spark.fates import Fate, Verdict, fate_of, judge
-from flintmq.spark.ledger import Entry, Ledger, decode_entry, encode_entry
 from flintmq.testing import Broker
 
 NAMED = OpenedTransaction("id", 7, 4)

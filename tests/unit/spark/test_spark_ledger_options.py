@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
+from flintmq.arrow.write.options import LEDGER_TOPIC, SINK_OPTIONS, SinkOptions, parse_sink
 from flintmq.errors import ConfigurationError
 from flintmq.records.compression import Codec
-from flintmq.spark.sink_options import LEDGER_TOPIC, SINK_OPTIONS, SinkOptions, parse_sink
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092,b:9093"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flintmq.spark.declared import OPTIONS
+from flintmq.arrow.scan.option_list import OPTIONS
+from flintmq.arrow.write.options import COLUMNS, SINK_OPTIONS
 from flintmq.spark.session import defaults
-from flintmq.spark.sink_options import COLUMNS, SINK_OPTIONS
 
 MANUAL = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text()
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.errors import ConfigurationError
-from flintmq.spark.offsets import (
+from flintmq.arrow.scan.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
     AtTime,
@@ -20,6 +19,7 @@ from flintmq.spark.offsets import (
     share,
     to_json,
 )
+from flintmq.errors import ConfigurationError
 
 places = st.tuples(st.sampled_from("ab"), st.integers(0, 12))
 offsets = st.dictionaries(places, st.integers(0, 1000), max_size=8)

@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
+from flintmq.arrow.scan.offsets import FROM_EARLIEST, FROM_LATEST, AtTime, Listed
+from flintmq.arrow.scan.option_list import OPTIONS
+from flintmq.arrow.scan.options import Segments, SourceOptions, Topics, parse
 from flintmq.client.addresses import Address
 from flintmq.errors import ConfigurationError
-from flintmq.spark.declared import OPTIONS
-from flintmq.spark.offsets import FROM_EARLIEST, FROM_LATEST, AtTime, Listed
-from flintmq.spark.options import Segments, SourceOptions, Topics, parse
 
 NEEDED = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 

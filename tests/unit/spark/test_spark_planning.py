@@ -11,6 +11,11 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo
 
+from flintmq.arrow.scan import planner
+from flintmq.arrow.scan.narrowing import EVERYTHING, Narrowing
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import parse
+from flintmq.arrow.scan.planner import Planner
 from flintmq.client.admin.topics import EARLIEST, LATEST
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
@@ -20,12 +25,7 @@ from flintmq.protocol.messages import (
     ListOffsetsResponse,
     MetadataRequest,
 )
-from flintmq.spark import planning
 from flintmq.spark.filters import narrow
-from flintmq.spark.narrowing import EVERYTHING, Narrowing
-from flintmq.spark.options import parse
-from flintmq.spark.planning import Planner
-from flintmq.spark.ranges import OffsetRange
 from support.scripted_broker import TOPIC_ID, ScriptedBroker, metadata, scripted_client
 
 ENDS = {0: 1000, 1: 100, 2: 0}
@@ -110,7 +110,7 @@ def test_partitions_that_a_filter_leaves_out_are_not_asked_about(broker: Scripte
 def test_large_partitions_are_split_by_their_bytes(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(planner, "TASK_BYTES", 5_000)
     assert planned(broker) == [(0, 0, 500), (0, 500, 1000), (1, 0, 50), (1, 50, 100)]
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flintmq.arrow.scan.offset_range import TASKS_MAX, OffsetRange, split
 from flintmq.records.uuids import ZERO_UUID
-from flintmq.spark.ranges import TASKS_MAX, OffsetRange, split
 
 ranges = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 300)), max_size=6).map(
     lambda found: [

@@ -12,13 +12,13 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 import pyarrow as pa
 
+from flintmq.arrow.scan import range_reader
+from flintmq.arrow.scan.data_loss import DataLoss
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import parse
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse, MetadataRequest
 from flintmq.records.record import build_batch
-from flintmq.spark import reading
-from flintmq.spark.losses import DataLoss
-from flintmq.spark.options import parse
-from flintmq.spark.ranges import OffsetRange
 from support.scripted_broker import TOPIC_ID, ScriptedBroker, TestClock, metadata, scripted_client
 
 LOG = [
@@ -52,14 +52,14 @@ def clock() -> TestClock:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch, clock: TestClock) -> ScriptedBroker:
     made = ScriptedBroker({MetadataRequest: metadata(), FetchRequest: from_log})
-    monkeypatch.setattr(reading, "client_of", lambda options: scripted_client(made, clock))
+    monkeypatch.setattr(range_reader, "client_of", lambda options: scripted_client(made, clock))
     return made
 
 
 def batches(start: int, end: int, **options: str) -> Any:
     named = {name.replace("__", "."): value for name, value in options.items()}
     parsed = parse({"kafka.bootstrap.servers": "bootstrap", "subscribe": "t", **named})
-    return reading.read_range(OffsetRange("t", TOPIC_ID, 0, start, end), ("offset",), parsed)
+    return range_reader.read_range(OffsetRange("t", TOPIC_ID, 0, start, end), ("offset",), parsed)
 
 
 def offsets(found: Any) -> list[int]:
@@ -95,8 +95,8 @@ def test_the_next_fetch_is_on_its_way_before_the_last_is_decoded(broker: Scripte
 def test_the_last_fetch_asks_for_little_more_than_is_left(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_FETCH_BYTES_MIN", 1)
-    monkeypatch.setattr(reading, "_FIRST_FETCH_BYTES", 20 * SIZE)
+    monkeypatch.setattr(range_reader, "_FETCH_BYTES_MIN", 1)
+    monkeypatch.setattr(range_reader, "_FIRST_FETCH_BYTES", 20 * SIZE)
     assert len(offsets(batches(0, 900, kafka__max__partition__fetch__bytes=str(40 * SIZE)))) == 900
     assert [first for first, _ in asked(broker)] == [0, 200, 600]
     last = asked(broker)[-1][1]
@@ -179,11 +179,11 @@ def test_bytes_that_make_no_sense_are_an_error_that_names_the_place(
 
 def test_slices_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.record_batch({"value": [b"x" * 100] * 50})
-    assert [one.num_rows for one in reading.bounded(batch)] == [50]
-    monkeypatch.setattr(reading, "ROWS_MAX", 20)
-    assert [one.num_rows for one in reading.bounded(batch)] == [20, 20, 10]
-    monkeypatch.setattr(reading, "BYTES_MAX", 1100)
-    assert [one.num_rows for one in reading.bounded(batch)] == [10] * 5
-    monkeypatch.setattr(reading, "BYTES_MAX", 1)
-    assert len(list(reading.bounded(batch))) == 50
-    assert list(reading.bounded(batch.slice(0, 0))) == []
+    assert [one.num_rows for one in range_reader.bounded(batch)] == [50]
+    monkeypatch.setattr(range_reader, "ROWS_MAX", 20)
+    assert [one.num_rows for one in range_reader.bounded(batch)] == [20, 20, 10]
+    monkeypatch.setattr(range_reader, "BYTES_MAX", 1100)
+    assert [one.num_rows for one in range_reader.bounded(batch)] == [10] * 5
+    monkeypatch.setattr(range_reader, "BYTES_MAX", 1)
+    assert len(list(range_reader.bounded(batch))) == 50
+    assert list(range_reader.bounded(batch.slice(0, 0))) == []

@@ -9,14 +9,21 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
+from flintmq.arrow.scan import segment_planner
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import Segments, SourceOptions, parse
+from flintmq.arrow.scan.segment_planner import (
+    FileTask,
+    Found,
+    SegmentFinder,
+    cut_by_bytes,
+    recent,
+    with_files,
+)
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.segments import AbortedTransaction, PartitionFiles, SegmentFile
 from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ConfigurationError
-from flintmq.spark import segments
-from flintmq.spark.options import Segments, SourceOptions, parse
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segments import FileTask, Found, SegmentFinder, cut_by_bytes, recent, with_files
 from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
 
 TOPIC_ID = bytes(range(16))
@@ -130,7 +137,7 @@ class Asked:
 @pytest.fixture
 def finder(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(mode: Segments, asked: Asked) -> SegmentFinder:
-        monkeypatch.setattr(segments, "describe_segments", asked)
+        monkeypatch.setattr(segment_planner, "describe_segments", asked)
         return SegmentFinder(None, options(mode))  # type: ignore[arg-type]
 
     return make

@@ -14,15 +14,15 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 import pyarrow as pa
 
+from flintmq.arrow.scan import segment_file, task_reader
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions, parse
+from flintmq.arrow.scan.segment_file import Unusable, open_segment, pieces
+from flintmq.arrow.scan.segment_planner import FileTask
+from flintmq.arrow.scan.task_reader import read_task
 from flintmq.client.admin.segments import SegmentFile
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import build_batch
-from flintmq.spark import local_files, segment_reading
-from flintmq.spark.local_files import Unusable, open_segment, pieces
-from flintmq.spark.options import SourceOptions, parse
-from flintmq.spark.ranges import OffsetRange
-from flintmq.spark.segment_reading import read_task
-from flintmq.spark.segments import FileTask
 from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
 from flintmq.storage.indexes import OFFSET_ENTRY
 
@@ -121,7 +121,7 @@ def test_an_index_that_is_cut_is_not_believed(segment: SegmentFile) -> None:
 def test_pieces_are_whole_batches_of_bounded_size(
     folder: Path, segment: SegmentFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     with closing(open_segment(segment, TOPIC_ID)) as file:
         found = list(pieces(file, segment, start=BASE, end=END))
         assert [len(one.data) for one in found] == [2 * BATCH_BYTES] * 5
@@ -151,7 +151,7 @@ class Wire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
-    monkeypatch.setattr(segment_reading, "read_range", made)
+    monkeypatch.setattr(task_reader, "read_range", made)
     return made
 
 
@@ -207,7 +207,7 @@ def damage(segment: SegmentFile, position: int, value: bytes) -> None:
 def test_reading_goes_on_over_the_wire_where_a_file_is_damaged(
     segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch, position: int, value: bytes
 ) -> None:
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     damage(segment, position, value)
     assert read(BASE, END, segment) == list(range(BASE, END))
     (asked,) = wire.asked
@@ -218,7 +218,7 @@ def test_reading_goes_on_over_the_wire_where_a_file_is_damaged(
 def test_a_file_that_is_cut_or_taken_away_while_it_is_read(
     segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "PIECE_BYTES", 300)
+    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
 
     def interrupted(change: Any) -> list[int]:
         options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})

@@ -10,12 +10,12 @@ from types import ModuleType
 
 import pytest
 
-from flintmq.spark import worker_memory
+from flintmq.arrow import worker_gc
 
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker_memory, "_times", 0)
+    monkeypatch.setattr(worker_gc, "_times", 0)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -28,7 +28,7 @@ def test_a_worker_settles_in_its_first_tasks_only(monkeypatch: pytest.MonkeyPatc
     counts = []
     for _ in range(4):
         kept: list[object] = [[] for _ in range(1000)]
-        worker_memory.settle()
+        worker_gc.settle()
         counts.append(gc.get_freeze_count())
         kept.clear()
     assert counts[0] > 1000
@@ -36,5 +36,5 @@ def test_a_worker_settles_in_its_first_tasks_only(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_processes_are_left_alone() -> None:
-    worker_memory.settle()
+    worker_gc.settle()
     assert gc.get_freeze_count() == 0

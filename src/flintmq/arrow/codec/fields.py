@@ -1,0 +1,158 @@
+"""What is in the records of many batches, as columns: numbers, and the places of keys, values and headers.
+
+    length · attributes (1) · timestamp delta · offset delta · key · value · headers
+
+Invariant: every place that comes out lies within its record, and every record is filled exactly, up to its headers:
+these are only counted here, and held against the room there is. A record of which that is not true is told by
+`BadRow`. This module must not know batches or Arrow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from flintmq.arrow.codec.record_spans import Spans
+from flintmq.arrow.codec.varints import (
+    WORD_SIZE,
+    BadRow,
+    Flags,
+    Payload,
+    Places,
+    Words,
+    first_varints,
+    refuse,
+    signed,
+)
+
+# As many rows as keep all columns of a step in the processor's own cache.
+_STEP_ROWS: Final = 12 * 1024
+_NULL: Final = 1  # -1, as it is written
+_HEADER_SIZE_MIN: Final = 2
+# A number of so many bytes cannot have too many bits.
+_SIZE_SAFE: Final = 4
+
+
+class Strings:
+    """A column of byte strings within a payload: where each begins and ends. Null ones are empty and marked."""
+
+    def __init__(self, count: int) -> None:
+        self.places: npt.NDArray[np.int32] = np.empty((count, 2), np.int32)
+        self.nulls: Flags = np.empty(count, np.bool_)
+
+    def fill(self, rows: slice | Places, starts: Places, lengths: Words) -> Places:
+        """Put in those that begin there and have these lengths, as they are written; the places behind them."""
+        nulls = lengths == _NULL
+        refuse(((lengths & 1) != 0) != nulls)
+        behind = starts + (lengths >> 1).view(np.int64)
+        self.places[rows, 0] = starts
+        self.places[rows, 1] = behind
+        self.nulls[rows] = nulls
+        return behind
+
+    def keep(self, rows: Flags) -> None:
+        self.places = self.places[rows]
+        self.nulls = self.nulls[rows]
+
+
+class Fields:
+    """The columns. Without contents, keys, values and headers are not there, and were not looked at."""
+
+    def __init__(self, payload: Payload, spans: Spans, *, with_contents: bool) -> None:
+        count = len(spans.begins)
+        contents = count if with_contents else 0
+        self.timestamp_deltas: npt.NDArray[np.int64] = np.empty(count, np.int64)
+        self.offset_deltas: npt.NDArray[np.int64] = np.empty(count, np.int64)
+        self.keys = Strings(contents)
+        self.values = Strings(contents)
+        self.header_counts: npt.NDArray[np.int64] = np.zeros(contents, np.int64)
+        self.header_places: Places = np.empty(contents, np.int64)
+        """Of the first header, or of where it would be."""
+        self.ends = spans.ends
+        for first in range(0, count, _STEP_ROWS):
+            rows = slice(first, first + _STEP_ROWS)
+            try:
+                self._read(payload, rows, spans.begins[rows], spans.ends[rows], with_contents)
+            except BadRow as bad:
+                raise BadRow(first + bad.row) from None
+
+    def keep(self, rows: Flags) -> None:
+        """Let all others go."""
+        self.timestamp_deltas = self.timestamp_deltas[rows]
+        self.offset_deltas = self.offset_deltas[rows]
+        self.ends = self.ends[rows]
+        if len(self.header_counts):
+            self.keys.keep(rows)
+            self.values.keep(rows)
+            self.header_counts = self.header_counts[rows]
+            self.header_places = self.header_places[rows]
+
+    def _read(self, payload: Payload, rows: slice, begins: Places, ends: Places, with_contents: bool) -> None:
+        length, timestamp_delta, offset_delta, key_length, place = _heads(payload, begins)
+        refuse(((length | offset_delta) & 1) != 0)  # negative
+        self.timestamp_deltas[rows] = signed(timestamp_delta)
+        self.offset_deltas[rows] = (offset_delta >> 1).view(np.int64)
+        if not with_contents:
+            return
+        place = self.keys.fill(rows, place, key_length)
+        value_length, place = payload.varints_at(place, bits=32)
+        place = self.values.fill(rows, place, value_length)
+        refuse(place >= ends)
+        # Most records have no headers: their count is one byte, and nothing follows it.
+        has_headers = payload.bytes[place] != 0
+        if not has_headers.any():
+            place += 1
+            refuse(place != ends)
+        else:
+            counts, place = payload.varints_at(place, bits=32)
+            counts_signed = signed(counts)
+            room = ends - place
+            refuse(
+                (counts_signed < 0)
+                | np.where(counts == 0, room != 0, counts_signed * _HEADER_SIZE_MIN > room)
+            )
+            self.header_counts[rows] = counts_signed
+        self.header_places[rows] = place
+
+
+def _heads(payload: Payload, begins: Places) -> tuple[Words, Words, Words, Words, Places]:
+    """Length, timestamp delta, offset delta and key length of each record, and the places behind that."""
+    words = payload.words_at(begins)
+    length, used = first_varints(words)
+    used += 1  # attributes, which have no meaning yet
+    timestamp_delta, sizes = first_varints(_shifted(words, used))
+    used += sizes
+    offset_delta, sizes = first_varints(_shifted(words, used))
+    used += sizes
+    key_length, sizes = first_varints(_shifted(words, used))
+    used += sizes
+    # The zeros that a shift brings in look like the end of a number; but then more than the word seems to be used.
+    # None of five bytes, which might have too many bits, is among four that fit.
+    if used.max() <= WORD_SIZE:
+        return length, timestamp_delta, offset_delta, key_length, begins + used
+    length, timestamp_delta, place = _pairs(payload, begins, between=1, bits=64)
+    offset_delta, key_length, place = _pairs(payload, place, between=0, bits=32)
+    return length, timestamp_delta, offset_delta, key_length, place
+
+
+def _pairs(payload: Payload, places: Places, *, between: int, bits: int) -> tuple[Words, Words, Places]:
+    """Two numbers that follow each other, with so many bytes between them, and the places behind them.
+
+    The first has up to 32 bits, the second up to `bits`.
+    """
+    words = payload.words_at(places)
+    first, first_sizes = first_varints(words)
+    used = first_sizes + np.uint8(between)
+    second, second_sizes = first_varints(_shifted(words, used))
+    used += second_sizes
+    if max(first_sizes.max(), second_sizes.max()) <= _SIZE_SAFE and used.max() <= WORD_SIZE:
+        return first, second, places + used
+    first, places = payload.varints_at(places, bits=32)
+    second, places = payload.varints_at(places + between, bits=bits)
+    return first, second, places
+
+
+def _shifted(words: Words, sizes: npt.NDArray[np.uint8]) -> Words:
+    return words >> (sizes.astype(np.uint64) * 8)

@@ -1,0 +1,146 @@
+"""The rows of a part, as a record batch of Arrow with the columns that are wanted.
+
+Invariant: a row is made of every record whose offset is in the range, and of no other; a column that is not wanted is
+not made. What is damaged is a CorruptionError that names topic, partition and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from flintmq.arrow.codec import arrays
+from flintmq.arrow.codec.batches import ROWS_MAX, Part, Source
+from flintmq.arrow.codec.fields import Fields
+from flintmq.arrow.codec.headers import Headers
+from flintmq.arrow.codec.record_spans import walk
+from flintmq.arrow.codec.varints import BadRow, Flags, refuse
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": arrays.TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": arrays.HEADERS,
+}
+_CONTENTS: Final = frozenset(("key", "value", "headers"))
+
+Numbers = npt.NDArray[np.int64]
+
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """ValueError if there is no such column."""
+    for name in columns:
+        if name not in _TYPES:
+            raise ValueError(f"There is no column {name!r}; there are {', '.join(COLUMNS)}.")
+    return pa.schema([(name, _TYPES[name]) for name in columns])
+
+
+class Table:
+    """The columns and the range that are wanted of a partition."""
+
+    def __init__(
+        self, source: Source, columns: Sequence[str], *, start_offset: int, end_offset: int | None
+    ) -> None:
+        self.source = source
+        self.schema = schema_of(columns)
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+        self._with_contents = not _CONTENTS.isdisjoint(columns)
+
+    def no_rows(self) -> pa.RecordBatch:
+        # Not from a list: that would import pandas, if it is there.
+        return pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in self.schema], schema=self.schema)
+
+    def rows_of(self, part: Part) -> pa.RecordBatch:
+        try:
+            spans = walk(part.payload, part.starts, part.ends, part.counts)
+        except BadRow as bad:
+            why = f"does not hold exactly the {part.counts[bad.row]} records that it counts"
+            raise self.source.damage(int(part.base_offsets[bad.row]), why) from None
+        batch_of = np.repeat(np.arange(len(part.counts)), part.counts)
+        try:
+            fields = Fields(part.payload, spans, with_contents=self._with_contents)
+            self._check_headers(part, fields)
+            offsets = part.base_offsets[batch_of] + fields.offset_deltas
+            inside = self._inside(offsets)
+            if not inside.all():
+                fields.keep(inside)
+                offsets, batch_of = offsets[inside], batch_of[inside]
+            rows = _Rows(part, fields, offsets, batch_of)
+            columns = [self._column(name, rows) for name in self.schema.names]
+        except BadRow as bad:
+            raise self.source.damage(
+                int(part.base_offsets[batch_of[bad.row]]), "holds a record that makes no sense"
+            ) from None
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _check_headers(self, part: Part, fields: Fields) -> None:
+        """Tiny headers take far more memory as columns than as bytes: no batch may have very many."""
+        if "headers" not in self.schema.names or not fields.header_counts.any():
+            return
+        before = np.concatenate(([0], np.cumsum(fields.header_counts)))
+        firsts = np.concatenate(([0], np.cumsum(part.counts)))
+        in_batches = np.diff(before[firsts])
+        if in_batches.max() > ROWS_MAX:
+            batch = int(in_batches.argmax())
+            raise self.source.damage(
+                int(part.base_offsets[batch]), f"has {in_batches[batch]} headers; up to {ROWS_MAX} are read"
+            )
+
+    def _inside(self, offsets: Numbers) -> Flags:
+        inside = offsets >= self._start_offset
+        return inside if self._end_offset is None else inside & (offsets < self._end_offset)
+
+    def _column(self, name: str, rows: _Rows) -> Any:
+        count = len(rows.offsets)
+        if name == "topic":
+            return arrays.repeated_text(self.source.topic, count)
+        if name == "partition":
+            return arrays.numbers(np.full(count, self.source.partition, np.int32))
+        if name == "offset":
+            return arrays.numbers(rows.offsets)
+        return rows.column(name)
+
+
+class _Rows(NamedTuple):
+    """The records that are in the range."""
+
+    part: Part
+    fields: Fields
+    offsets: Numbers
+    batch_of: Numbers
+
+    def column(self, name: str) -> Any:
+        part, fields = self.part, self.fields
+        if name == "key":
+            return arrays.binary(part.payload, fields.keys)
+        if name == "value":
+            return arrays.binary(part.payload, fields.values)
+        if name == "headers":
+            counts = fields.header_counts
+            if not counts.any():
+                return pa.nulls(len(counts), arrays.HEADERS)
+            headers = Headers(part.payload, fields.header_places, fields.ends, counts)
+            return arrays.headers(part.payload, counts, headers)
+        if name == "timestampType":
+            return arrays.numbers(part.append_times.astype(np.int32)[self.batch_of])
+        return arrays.timestamps(self._timestamps())
+
+    def _timestamps(self) -> Numbers:
+        part = self.part
+        base, deltas = part.base_timestamps[self.batch_of], self.fields.timestamp_deltas
+        times = base + deltas
+        refuse(((base ^ times) & (deltas ^ times)) < 0)  # more than 64 bits
+        if part.append_times.any():
+            times = np.where(part.append_times[self.batch_of], part.max_timestamps[self.batch_of], times)
+        return times

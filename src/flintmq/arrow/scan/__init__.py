@@ -1,0 +1,1 @@
+"""Reading topics as Arrow batches: options, plans, offset ranges, segment files, fetches."""

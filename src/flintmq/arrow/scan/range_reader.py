@@ -1,0 +1,182 @@
+"""One range of offsets, read over the wire in a worker: record batches of bounded size come out.
+
+    for batch in read_range(wanted, columns, options): …
+
+Whoever has another way to the same records (`segment_reading`) comes here for what that does not give. Invariant:
+every visible record of the range comes out once, in order; what is not there any more is reported (`losses`) before
+reading goes on behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.codec.decode import Committed, Decoded, decode_in_parts
+from flintmq.arrow.scan.data_loss import report_loss, span
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.partition_fetcher import Fetched, PartitionFetcher, TopicGone
+from flintmq.client.admin.topics import EARLIEST, offsets
+from flintmq.client.cluster import ClusterClient
+from flintmq.errors import CorruptionError, ErrorCode, RequestError
+from flintmq.records.batch import HEADER_SIZE, LENGTH_END
+
+ROWS_MAX: Final = 64 * 1024
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""What one record batch holds at most, except for a single row that is larger."""
+_DECODED_ROWS_MAX: Final = 256 * 1024
+_DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What is decoded at once, and then sliced: the more batches side by side, the less each of them costs."""
+
+_HEAD: Final = struct.Struct(">qi11xi")
+"""Base offset, length and last offset delta of a batch."""
+_FIRST_FETCH_BYTES: Final = 1024 * 1024
+"""How large records are is not known yet, and a short range should not bring megabytes behind its end."""
+_FETCH_BYTES_MIN: Final = 64 * 1024
+_EMPTY_ANSWERS_MAX: Final = 20
+"""Each has waited half a second in the broker."""
+
+
+def read_range(
+    wanted: OffsetRange, columns: Sequence[str], options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    with client_of(options) as client:
+        reader = _RangeReader(client, wanted, columns, options)
+        try:
+            yield from reader.batches()
+        except TopicGone as gone:
+            lost = span(wanted.topic, wanted.partition, reader.position, wanted.end)
+            report_loss(f"{lost} cannot be read: {gone}", fail=options.fail_on_loss)
+
+
+class _RangeReader:
+    def __init__(
+        self, client: ClusterClient, wanted: OffsetRange, columns: Sequence[str], options: SourceOptions
+    ) -> None:
+        self.position = wanted.start
+        """The next offset to read."""
+        self._client = client
+        self._wanted = wanted
+        self._columns = columns
+        self._options = options
+        self._fetcher = PartitionFetcher(client, wanted, read_committed=options.read_committed)
+        self._fetch_bytes = min(_FIRST_FETCH_BYTES, options.fetch_bytes)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        end = self._wanted.end
+        empty = 0
+        self._fetcher.ask(self.position, self._fetch_bytes)
+        while self.position < end:
+            fetched = self._take()
+            if fetched is not None:
+                data = memoryview(fetched.records or b"")
+                empty = 0 if data else empty + 1
+                if empty > _EMPTY_ANSWERS_MAX:
+                    self._lose(end, f"the broker has nothing there, and its end is {fetched.high_watermark}")
+                    return
+                start = self.position
+                self._advance(data)
+            if self.position < end:
+                # Before decoding: the answer travels meanwhile.
+                self._fetcher.ask(self.position, self._fetch_bytes)
+            if fetched is not None and data:
+                yield from self._decoded(data, start, fetched)
+
+    def _take(self) -> Fetched | None:
+        """None if the records at the position are gone; then it has moved."""
+        try:
+            return self._fetcher.take()
+        except RequestError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+        place = (self._wanted.topic, self._wanted.partition)
+        start = offsets(self._client, [place], EARLIEST)[place]
+        if start > self.position:
+            self._lose(min(start, self._wanted.end), f"they are deleted, the partition begins at {start}")
+        else:
+            self._lose(self._wanted.end, "the partition ends before them")
+        return None
+
+    def _lose(self, until: int, why: str) -> None:
+        lost = span(self._wanted.topic, self._wanted.partition, self.position, until)
+        report_loss(f"{lost} cannot be read: {why}", fail=self._options.fail_on_loss)
+        self.position = until
+
+    def _advance(self, data: memoryview) -> None:
+        """Move behind the data, and choose how much to fetch next."""
+        if not data:
+            return
+        next_offset, size = whole_part(data)
+        if next_offset <= self.position:
+            raise CorruptionError(
+                f"{self._wanted.topic}-{self._wanted.partition}: what the broker sent for offset {self.position} "
+                "is not a whole record batch that reaches it"
+            )
+        left = self._wanted.end - next_offset
+        # A little more than the rest will take, if records go on as they are.
+        expected = left * size // (next_offset - self.position) * 17 // 16
+        self._fetch_bytes = min(max(expected, _FETCH_BYTES_MIN), self._options.fetch_bytes)
+        self.position = min(next_offset, self._wanted.end)
+
+    def _decoded(self, data: memoryview, start: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        # The broker names every aborted transaction that touches what it sent, so each answer stands alone.
+        aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
+        wanted = self._wanted._replace(start=start)
+        for part in decoded_parts(data, wanted, self._columns, self._options, aborted=aborted):
+            yield from bounded(part.batch)
+
+
+def decoded_parts(
+    data: memoryview,
+    wanted: OffsetRange,
+    columns: Sequence[str],
+    options: SourceOptions,
+    *,
+    aborted: Iterable[tuple[int, int]],
+) -> Iterator[Decoded]:
+    """The rows of the range among the data. `aborted` are all transactions that are and have records in it."""
+    return decode_in_parts(
+        data,
+        topic=wanted.topic,
+        partition=wanted.partition,
+        columns=columns,
+        start_offset=wanted.start,
+        end_offset=wanted.end,
+        committed=Committed(aborted) if options.read_committed else None,
+        check_crc=options.check_crc,
+        part_bytes=_DECODED_BYTES_MAX,
+        part_rows=_DECODED_ROWS_MAX,
+    )
+
+
+class WholePart(NamedTuple):
+    next_offset: int
+    """Behind the last whole batch; 0 if there is none."""
+    size: int
+
+
+def whole_part(data: memoryview) -> WholePart:
+    """What of a fetch's data are whole batches, by their headers; nonsense is left to the decoder."""
+    position = next_offset = 0
+    while position + HEADER_SIZE <= len(data):
+        base_offset, length, last_delta = _HEAD.unpack_from(data, position)
+        end = position + LENGTH_END + length
+        if length < HEADER_SIZE - LENGTH_END or end > len(data):
+            break
+        position, next_offset = end, base_offset + last_delta + 1
+    return WholePart(next_offset, position)
+
+
+def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of at most ROWS_MAX rows and about BYTES_MAX bytes, without copying; nothing of an empty batch."""
+    rows = batch.num_rows
+    if not rows:
+        return
+    step = min(ROWS_MAX, max(1, rows * BYTES_MAX // max(1, batch.nbytes)))
+    for at in range(0, rows, step):
+        yield batch.slice(at, step)

@@ -1,0 +1,111 @@
+"""One task read in a worker: complete segments from their files, everything else over the wire, in order.
+
+    for batch in read_task(task, columns, options): …
+
+Invariant: every visible record of the task's range comes out once, in order, whichever way each part takes. What a
+file cannot give, because it is gone, was compacted, belongs to another topic or is damaged, the broker is asked for:
+its answer counts, and so do its errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import Segments, SourceOptions
+from flintmq.arrow.scan.range_reader import bounded, decoded_parts, read_range
+from flintmq.arrow.scan.segment_file import Piece, Unusable, open_segment, pieces
+from flintmq.arrow.scan.segment_planner import FileTask, Task
+from flintmq.arrow.worker_gc import settle
+from flintmq.client.admin.segments import SegmentFile
+from flintmq.effects import File
+from flintmq.errors import CorruptionError
+
+logger = logging.getLogger(__name__)
+
+
+def read_task(task: Task, columns: Sequence[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    settle()
+    if isinstance(task, OffsetRange):
+        return read_range(task, columns, options)
+    return _TaskReader(task, columns, options).batches()
+
+
+class _TaskReader:
+    def __init__(self, task: FileTask, columns: Sequence[str], options: SourceOptions) -> None:
+        self._task = task
+        self._wanted = task.wanted
+        self._columns = columns
+        self._options = options
+        self._position = task.wanted.start
+        """The next offset to read."""
+        self._failures: list[str] = []
+        """Why segments, one each, are not read from their files."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for segment in self._task.segments:
+                try:
+                    file = open_segment(segment, self._wanted.topic_id)
+                except Unusable as why:
+                    # Left behind the position, for the next fetch to take with what else is to be fetched.
+                    self._failures.append(str(why))
+                    continue
+                with closing(file):
+                    yield from self._fetched(segment.base_offset)
+                    yield from self._read(segment, file)
+            yield from self._fetched(self._wanted.end)
+        finally:
+            self._tell()
+
+    def _fetched(self, until: int) -> Iterator[pa.RecordBatch]:
+        if self._position < until:
+            yield from read_range(
+                self._wanted._replace(start=self._position, end=until), self._columns, self._options
+            )
+            self._position = until
+
+    def _read(self, segment: SegmentFile, file: File) -> Iterator[pa.RecordBatch]:
+        """What the file gives; if it fails, the position says how far that went."""
+        end = min(segment.end_offset, self._wanted.end)
+        try:
+            for piece in pieces(file, segment, start=self._position, end=end):
+                yield from self._decoded(piece, end)
+        except (Unusable, CorruptionError) as why:
+            self._failures.append(str(why))
+        else:
+            # Nothing may be at the end: compaction and markers leave gaps.
+            self._position = end
+
+    def _decoded(self, piece: Piece, end: int) -> Iterator[pa.RecordBatch]:
+        parts = decoded_parts(
+            piece.data,
+            self._wanted._replace(start=self._position, end=end),
+            self._columns,
+            self._options,
+            # Each piece stands alone: of those that ended before it the marker would be waited for in vain.
+            aborted=(
+                (one.producer_id, one.first_offset)
+                for one in self._task.aborted
+                if one.first_offset < piece.next_offset and one.last_offset >= piece.base_offset
+            ),
+        )
+        for part in parts:
+            yield from bounded(part.batch)
+            self._position = part.next_offset
+
+    def _tell(self) -> None:
+        if self._failures:
+            logger.log(
+                logging.WARNING if self._options.segments is Segments.ALWAYS else logging.INFO,
+                "%s-%d: %d of %d segments were fetched from the broker, not read from their files; the first: %s",
+                self._wanted.topic,
+                self._wanted.partition,
+                len(self._failures),
+                len(self._task.segments),
+                self._failures[0],
+            )

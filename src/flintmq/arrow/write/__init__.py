@@ -1,0 +1,1 @@
+"""Writing Arrow batches to topics, at least once or exactly once."""
