@@ -66,8 +66,8 @@ def _to_table(stage: Stage, side: str, kind: str) -> None:
 
 def audit_table(stage: Stage, side: str) -> None:
     """The table is made once, before anything counts."""
-    from flintmq.lake.audit import audit
-    from flintmq.lake.options import make_options
+    from flintmq.lake.audit.audit import audit
+    from flintmq.lake.syncing.options import make_options
 
     options = make_options([stage.topic.name], to=_synced(stage), bootstrap_servers=stage.broker.bootstrap)
     for found in audit(stage.spark, options):
@@ -77,8 +77,8 @@ def audit_table(stage: Stage, side: str) -> None:
 
 def compact_files(stage: Stage, side: str) -> None:
     """Small files, made alike for both sides before anything counts, become one."""
-    from flintmq.lake.compact import compact
-    from flintmq.lake.opening import open_with_store
+    from flintmq.lake.compact.compact import compact
+    from flintmq.lake.tables.factory import open_with_store
 
     with _folder(stage) as folder:
         if side == OURS:
@@ -145,11 +145,11 @@ def _synced(stage: Stage) -> str:
 
 def _small_table(stage: Stage) -> str:
     from flintmq.arrow.codec.decode import COLUMNS, schema_of
-    from flintmq.lake.files import DataFile, FileName
-    from flintmq.lake.naming import data_path
-    from flintmq.lake.opening import open_with_store
-    from flintmq.lake.table import Change, TopicProgress
-    from flintmq.lake.writing import Layout, footer_of, parquet_writer
+    from flintmq.lake.syncing.piece_writer import Layout, footer_of, parquet_writer
+    from flintmq.lake.tables.data_file import DataFile, FileName
+    from flintmq.lake.tables.factory import open_with_store
+    from flintmq.lake.tables.file_names import data_path
+    from flintmq.lake.tables.table import Change, TopicProgress
 
     topic_id = bytes(range(16)).hex()
 

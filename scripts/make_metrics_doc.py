@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flintmq.lake.telling import METRICS as LAKE_METRICS
+from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
 from flintmq.metrics import LATENCY_BOUNDS_S, Kind, Metric
 from flintmq.metrics.declared import SECTIONS
 from flintmq.metrics.exposition import number
@@ -16,7 +16,7 @@ TARGET = Path(__file__).parent.parent / "docs" / "metrics.md"
 INTRODUCTION = """\
 # Metrics
 
-<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py, src/flintmq/lake/telling.py and
+<!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py, src/flintmq/lake/syncing/metrics.py and
 src/flintmq/pipeline/metrics.py: do not edit. -->
 
 A broker tells them at `http://127.0.0.1:30004/metrics` (the same at `/prometheus`), in the text format that

@@ -26,7 +26,7 @@ from flintmq.arrow.write.options import SINK_OPTIONS
 from flintmq.broker.apis import APIS
 from flintmq.cli.exits import Exit
 from flintmq.cli.main import main as command_line
-from flintmq.lake.telling import METRICS as LAKE_METRICS
+from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
 from flintmq.metrics.declared import SECTIONS
 from flintmq.pipeline.file_schema import render_schema
 from flintmq.pipeline.metrics import METRICS as PIPELINE_METRICS

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintmq.client.admin.maintenance import maintain_topic
-from flintmq.lake.audit import audit
-from flintmq.lake.audit_report import Kind, TableAudit
-from flintmq.lake.options import make_options
-from flintmq.lake.table import Change, TableError
+from flintmq.lake.audit.audit import audit
+from flintmq.lake.audit.report import Kind, TableAudit
+from flintmq.lake.syncing.options import make_options
+from flintmq.lake.tables.table import Change, TableError
 from flintmq.protocol.maintenance import MaintenanceAction
 from support.broker_process import BrokerProcess
 from support.lake_tables import FORMATS, Lake

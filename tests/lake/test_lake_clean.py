@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flintmq.lake.clean import Why, clean
-from flintmq.lake.compact import commit_merges, compact
-from flintmq.lake.compact_planning import Merge, plan_merges
-from flintmq.lake.files import DataFile, FileName
-from flintmq.lake.merging import MergeTask, merge_files
-from flintmq.lake.naming import data_path
-from flintmq.lake.table import Change, Conflict, Format, TableError
-from flintmq.lake.writing import Layout
+from flintmq.lake.compact.compact import commit_merges, compact
+from flintmq.lake.compact.merge import MergeTask, merge_files
+from flintmq.lake.compact.planning import Merge, plan_merges
+from flintmq.lake.syncing.piece_writer import Layout
+from flintmq.lake.tables.data_file import DataFile, FileName
+from flintmq.lake.tables.file_names import data_path
+from flintmq.lake.tables.table import Change, Conflict, Format, TableError
 from support.lake_files import SCHEMA, TOPIC, rows_of, write_file
 from support.lake_places import Place, progress
 
@@ -110,7 +110,7 @@ def test_replaced_files_stay_for_those_who_read_older_versions(spark: SparkSessi
 def test_a_sync_of_many_commits_does_not_keep_all_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flintmq.lake.iceberg.SNAPSHOTS_KEPT", 5)
+    monkeypatch.setattr("flintmq.lake.tables.iceberg.table.SNAPSHOTS_KEPT", 5)
     place = Place(tmp_path, Format.ICEBERG)
     place.fill([1] * 20)
     snapshots = place.catalog.load_table(("flintmq", TOPIC)).snapshots()

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq.lake.compact import compact
-from flintmq.lake.files import FileName
-from flintmq.lake.merging import inputs_of
-from flintmq.lake.opening import open_table
-from flintmq.lake.store import open_store
-from flintmq.lake.table import Change, Format, PartitionField, State, Table, TableError, Transform
+from flintmq.lake.compact.compact import compact
+from flintmq.lake.compact.merge import inputs_of
+from flintmq.lake.store.store import open_store
+from flintmq.lake.tables.data_file import FileName
+from flintmq.lake.tables.factory import open_table
+from flintmq.lake.tables.table import Change, Format, PartitionField, State, Table, TableError, Transform
 from support.lake_files import SCHEMA, TOPIC, rows_of, write_file
 from support.lake_places import Place, progress
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flintmq.cli.lake import command as lake
-from flintmq.lake.table import Format
+from flintmq.lake.tables.table import Format
 from support.lake_files import TOPIC, rows_of
 from support.lake_places import Place
 

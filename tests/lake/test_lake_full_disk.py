@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.lake.store import StoreError
-from flintmq.lake.syncing import Unavailable
-from flintmq.lake.syncing_table import Prepared
+from flintmq.lake.store.store import StoreError
+from flintmq.lake.syncing.sync import Unavailable
+from flintmq.lake.syncing.synced_table import Prepared
 from support.broker_process import BrokerProcess
 from support.lake_tables import FORMATS, Lake, topic_rows
 from support.spark_topics import TIME_MS, Topics, numbered

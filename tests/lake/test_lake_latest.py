@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq.lake.compact import compact
-from flintmq.lake.latest import SUFFIX, Refreshed, latest
-from flintmq.lake.latest_merging import BUCKET
-from flintmq.lake.table import Change, Format, State, TableError, TopicProgress
+from flintmq.lake.compact.compact import compact
+from flintmq.lake.latest.latest import SUFFIX, Refreshed, latest
+from flintmq.lake.latest.merge import BUCKET
+from flintmq.lake.tables.table import Change, Format, State, TableError, TopicProgress
 from support.lake_files import DAY, TOPIC, TOPIC_ID
 from support.lake_pairs import RAW, Pair, Record, raw_rows
 from support.lake_places import Place

@@ -17,8 +17,8 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.lake.clean import clean
-from flintmq.lake.compact import compact
-from flintmq.lake.table import Format
+from flintmq.lake.compact.compact import compact
+from flintmq.lake.tables.table import Format
 from support import lake_operation_program
 from support.lake_operation_program import WORKER_STEPS, driver_steps
 from support.lake_pairs import Pair

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flintmq.lake.clean import Why, clean
-from flintmq.lake.commit_log import new_id
-from flintmq.lake.compact import compact
-from flintmq.lake.table import Change, Conflict, Format
+from flintmq.lake.compact.compact import compact
+from flintmq.lake.tables.commit_log import new_id
+from flintmq.lake.tables.table import Change, Conflict, Format
 from support.lake_files import rows_of
 from support.lake_pairs import Pair
 from support.lake_places import Place, progress

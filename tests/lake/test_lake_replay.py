@@ -15,10 +15,10 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake import replay as replaying
-from flintmq.lake.options import make_options
-from flintmq.lake.replay import Replay, Selection, replay
-from flintmq.lake.table import Change, TableError
+from flintmq.lake.replay import replay as replaying
+from flintmq.lake.replay.replay import Replay, Selection, replay
+from flintmq.lake.syncing.options import make_options
+from flintmq.lake.tables.table import Change, TableError
 from flintmq.records.compression import Codec
 from support import lake_replay_program
 from support.broker_process import BrokerProcess

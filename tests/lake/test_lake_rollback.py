@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
-from flintmq.lake.catalogs import open_catalog
 from flintmq.lake.clean import clean
-from flintmq.lake.opening import NAMESPACE
-from flintmq.lake.table import Change, Conflict, Format, TableError, TopicProgress
+from flintmq.lake.tables.factory import NAMESPACE
+from flintmq.lake.tables.iceberg.catalogs import open_catalog
+from flintmq.lake.tables.table import Change, Conflict, Format, TableError, TopicProgress
 from support.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of
 from support.lake_places import Place, next_offset
 from support.lake_tables import Lake, topic_rows

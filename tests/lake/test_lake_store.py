@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.lake.commit_log import CommitLog, new_id
-from flintmq.lake.opening import open_table
-from flintmq.lake.store import Store, StoreError, open_store
-from flintmq.lake.table import Change, Conflict, Format, TopicProgress
+from flintmq.lake.store.store import Store, StoreError, open_store
+from flintmq.lake.tables.commit_log import CommitLog, new_id
+from flintmq.lake.tables.factory import open_table
+from flintmq.lake.tables.table import Change, Conflict, Format, TopicProgress
 from support.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake_server import BUCKET, S3Server
 from support.lossy_proxy import LossyProxy
@@ -185,7 +185,7 @@ def test_a_wrong_setting_is_named() -> None:
 def test_drafts_of_the_dead_are_found_and_those_of_the_living_are_not(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
-        "from flintmq.lake.store import open_store\n"
+        "from flintmq.lake.store.store import open_store\n"
         "with open_store(sys.argv[1]).draft() as draft:\n"
         "    draft.write(b'half a file')\n"
         "    draft.flush()\n"

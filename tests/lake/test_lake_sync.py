@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.lake.planning import Gap, SyncError
+from flintmq.lake.syncing.planner import Gap, SyncError
 from support.broker_process import BrokerProcess
 from support.lake_server import S3Server
 from support.lake_tables import FORMATS, Lake, topic_rows
@@ -175,7 +175,7 @@ def test_a_partition_emptied_by_retention_is_no_reason_to_stop(
 def test_a_commit_takes_so_many_pieces_and_the_next_the_rest(
     lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flintmq.lake.planning.PIECES_MAX", 3)
+    monkeypatch.setattr("flintmq.lake.syncing.planner.PIECES_MAX", 3)
     topics.create(topic, partitions=2, configs={"segment.bytes": "1000"})
     for first in range(0, 200, 20):
         topics.write(topic, numbered(first, 20))

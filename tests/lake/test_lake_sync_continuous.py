@@ -21,9 +21,9 @@ import fastavro
 from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.cli.main import main
 from flintmq.errors import ConfigurationError
-from flintmq.lake.planning import Gap
-from flintmq.lake.running import PieceRunner
-from flintmq.lake.telling import Commit, Figures
+from flintmq.lake.syncing.metrics import Commit, Figures
+from flintmq.lake.syncing.piece_runner import PieceRunner
+from flintmq.lake.syncing.planner import Gap
 from flintmq.metrics.exposition import parse
 from flintmq.metrics.serving import FiguresServer
 from support.broker_process import BrokerProcess
@@ -172,7 +172,7 @@ def slow(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("flintmq.cli.lake_bar._QUIET_S", 0.0)
     monkeypatch.setattr("flintmq.lake.jobs._LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr("flintmq.lake.audit_planning.STRETCH_BYTES", 1)
+    monkeypatch.setattr("flintmq.lake.audit.planning.STRETCH_BYTES", 1)
     topics.create(topic, configs={"segment.bytes": "300"})
     for number in range(PIECES):
         topics.write(topic, numbered(number * 10, 10))

@@ -27,14 +27,14 @@ import pyarrow.parquet as pq
 from flintmq.arrow.formats.decoder import Decoded, RowError
 from flintmq.arrow.scan.options import parse
 from flintmq.arrow.scan.task_reader import read_task
-from flintmq.lake.partitioning import parse_partitioning
-from flintmq.lake.planning import Plan, SyncPlanner, Wanted, range_of
-from flintmq.lake.running import PieceRunner, Stopped
-from flintmq.lake.shaping import POISON, Shaper
-from flintmq.lake.store import StoreError, open_store
-from flintmq.lake.syncing import Sync, Unavailable
-from flintmq.lake.telling import Commit
-from flintmq.lake.writing import Layout, Parquet, Target, write_piece
+from flintmq.lake.store.store import StoreError, open_store
+from flintmq.lake.syncing.metrics import Commit
+from flintmq.lake.syncing.piece_runner import PieceRunner, Stopped
+from flintmq.lake.syncing.piece_writer import Layout, Parquet, Target, write_piece
+from flintmq.lake.syncing.planner import Plan, SyncPlanner, Wanted, range_of
+from flintmq.lake.syncing.row_decoder import POISON, Shaper
+from flintmq.lake.syncing.sync import Sync, Unavailable
+from flintmq.lake.tables.partitioning import parse_partitioning
 from support.broker_process import BrokerProcess
 from support.lake_server import S3Server
 from support.lake_tables import FORMATS, Lake, topic_rows
@@ -64,13 +64,15 @@ def dies_after(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 DRIVER_STEPS: list[Any] = [
-    pytest.param("flintmq.lake.syncing_table.check_partitioning", False, id="before-the-table-is-made"),
-    pytest.param("flintmq.lake.planning.SyncPlanner.plan", False, id="before-the-plan"),
-    pytest.param("flintmq.lake.running.PieceRunner.run", False, id="planned"),
-    pytest.param("flintmq.lake.running.PieceRunner.run", True, id="written"),
-    pytest.param("flintmq.lake.syncing_table.Prepared.commit", False, id="before-the-commit"),
-    pytest.param("flintmq.lake.syncing_table.Prepared.commit", True, id="committed"),
-    pytest.param("flintmq.lake.syncing.set_offsets", False, id="before-the-group-is-told"),
+    pytest.param(
+        "flintmq.lake.syncing.synced_table.check_partitioning", False, id="before-the-table-is-made"
+    ),
+    pytest.param("flintmq.lake.syncing.planner.SyncPlanner.plan", False, id="before-the-plan"),
+    pytest.param("flintmq.lake.syncing.piece_runner.PieceRunner.run", False, id="planned"),
+    pytest.param("flintmq.lake.syncing.piece_runner.PieceRunner.run", True, id="written"),
+    pytest.param("flintmq.lake.syncing.synced_table.Prepared.commit", False, id="before-the-commit"),
+    pytest.param("flintmq.lake.syncing.synced_table.Prepared.commit", True, id="committed"),
+    pytest.param("flintmq.lake.syncing.sync.set_offsets", False, id="before-the-group-is-told"),
 ]
 
 
@@ -203,8 +205,8 @@ def test_attempts_that_cut_a_partition_differently_do_not_mix(
     start = topics.write(name, records)
     task = range_of(task)._replace(start=start, end=start + 60)
     target = replace(target, rows=replace(target.rows, partitioning=parse_partitioning(["timestamp:day"])))
-    monkeypatch.setattr("flintmq.lake.writing._OPEN_MAX", 1)
-    monkeypatch.setattr("flintmq.lake.writing.ROW_GROUP_BYTES", 500)
+    monkeypatch.setattr("flintmq.lake.syncing.piece_writer._OPEN_MAX", 1)
+    monkeypatch.setattr("flintmq.lake.syncing.piece_writer.ROW_GROUP_BYTES", 500)
 
     def offsets(step: int) -> list[int]:
         """What an attempt gives that reads so many rows at a time."""
@@ -214,7 +216,7 @@ def test_attempts_that_cut_a_partition_differently_do_not_mix(
                 for at in range(0, batch.num_rows, step):
                     yield batch.slice(at, step)
 
-        monkeypatch.setattr("flintmq.lake.writing.read_task", in_steps)
+        monkeypatch.setattr("flintmq.lake.syncing.piece_writer.read_task", in_steps)
         found = []
         for one in write_piece(task, target).rows:
             with target.rows.store.open(one.path) as file:
@@ -372,7 +374,7 @@ def test_following_takes_what_comes_and_outlives_failures(
 ) -> None:
     topics.create(topic)
     topics.write(topic, numbered(0, 10))
-    monkeypatch.setattr("flintmq.lake.syncing._FAILURE_PAUSE_S", 0.01)
+    monkeypatch.setattr("flintmq.lake.syncing.sync._FAILURE_PAUSE_S", 0.01)
     run, fails = Sync.run, [True]
 
     def sometimes(self: Sync) -> Any:

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.client.admin.segments import PartitionFiles, SegmentFile
 from flintmq.errors import ConfigurationError
-from flintmq.lake.files import FileName
-from flintmq.lake.naming import data_path, digest_of
-from flintmq.lake.partitioning import check_partitioning, parse_partitioning, split
-from flintmq.lake.planning import cut_at_segments
-from flintmq.lake.table import PartitionField, TableError, Transform
+from flintmq.lake.syncing.planner import cut_at_segments
+from flintmq.lake.tables.data_file import FileName
+from flintmq.lake.tables.file_names import data_path, digest_of
+from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split
+from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 PIECE_BYTES = 1000
 

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.lake.syncing_table import Prepared
+from flintmq.lake.syncing.synced_table import Prepared
 from flintmq.metrics.exposition import parse
 from support.broker_process import BrokerProcess
 from support.lake_process import START_TIMEOUT_S, LakeProcess

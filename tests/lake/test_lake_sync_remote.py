@@ -25,8 +25,8 @@ RUN_TIMEOUT_S = 180.0
 def test_a_sync_runs_on_a_connect_server(
     broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path
 ) -> None:
-    from flintmq.lake.opening import open_table
-    from flintmq.lake.store import open_store
+    from flintmq.lake.store.store import open_store
+    from flintmq.lake.tables.factory import open_table
 
     topics.create(topic, partitions=2)
     topics.write(topic, numbered(0, 20))

@@ -15,8 +15,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import fastavro
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake.running import PieceRunner
-from flintmq.lake.table import Change, Conflict, TableError
+from flintmq.lake.syncing.piece_runner import PieceRunner
+from flintmq.lake.tables.table import Change, Conflict, TableError
 from support.broker_process import BrokerProcess
 from support.lake_tables import FORMATS, Lake, topic_rows
 from support.spark_topics import TIME_MS, Topics
@@ -228,7 +228,7 @@ def test_a_kill_between_table_and_quarantine_is_made_up_for(
     topics.write(topic, [*json_records(0, 3), BAD])
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS}
     with lake.open(topic, **options) as sync, monkeypatch.context() as patched:
-        patched.setattr("flintmq.lake.quarantine.TableQuarantine.settle", _die)
+        patched.setattr("flintmq.lake.syncing.quarantine.TableQuarantine.settle", _die)
         with pytest.raises(KeyboardInterrupt):
             sync.run()
     assert len(lake.rows(topic)) == 3
@@ -246,7 +246,7 @@ def test_poison_for_a_topic_is_written_once_whoever_dies(
     topics.write(topic, [*json_records(0, 3), BAD])
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
     # Written and not ended; ended, and its files still there.
-    for step in ("flintmq.lake.quarantine_topic.end", "flintmq.lake.local_store.LocalStore.delete"):
+    for step in ("flintmq.lake.syncing.quarantine_topic.end", "flintmq.lake.store.local.LocalStore.delete"):
         with lake.open(topic, **options) as sync, monkeypatch.context() as patched:
             patched.setattr(step, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -290,7 +290,7 @@ def test_of_two_syncs_at_once_one_wins_and_nothing_is_twice(
 
 def _before_next_commit(sync: Any, do: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Something that happens when the files are written and not committed; once."""
-    from flintmq.lake.syncing_table import Prepared
+    from flintmq.lake.syncing.synced_table import Prepared
 
     commit = Prepared.commit
     did: list[str] = []
@@ -318,7 +318,7 @@ def test_a_table_that_always_changes_is_given_up(
 
     topics.create(topic)
     topics.write(topic, json_records(0, 10))
-    monkeypatch.setattr("flintmq.lake.syncing._REPLANS_MAX", 2)
-    monkeypatch.setattr("flintmq.lake.syncing_table.Prepared.commit", always)
+    monkeypatch.setattr("flintmq.lake.syncing.sync._REPLANS_MAX", 2)
+    monkeypatch.setattr("flintmq.lake.syncing.synced_table.Prepared.commit", always)
     with pytest.raises(Exception, match="2 times in a row"):
         lake.sync(topic)

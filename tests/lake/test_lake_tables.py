@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flintmq.lake.commit_log import new_id
-from flintmq.lake.files import DataFile
-from flintmq.lake.opening import open_table
-from flintmq.lake.store import Store, open_store
-from flintmq.lake.table import (
+from flintmq.lake.store.store import Store, open_store
+from flintmq.lake.tables.commit_log import new_id
+from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.factory import open_table
+from flintmq.lake.tables.table import (
     Change,
     Conflict,
     Format,
@@ -41,7 +41,7 @@ class Lake:
         return open_store(table.location, self.settings)
 
     def rows(self, table: Table) -> pa.Table:
-        from flintmq.lake.catalogs import open_catalog
+        from flintmq.lake.tables.iceberg.catalogs import open_catalog
 
         is_in_one = self.format is Format.ICEBERG
         catalog = open_catalog(self.root, self.catalog, self.settings) if is_in_one else None

@@ -152,7 +152,7 @@ def test_the_cause_of_a_failure_is_what_the_user_can_change() -> None:
     worker = (
         "Job aborted due to stage failure: Task 0 in stage 1.0 failed\n"
         'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n'
-        "flintmq.lake.store.StoreError: a file for /lake cannot be written: No space left on device\n\n"
+        "flintmq.lake.store.store.StoreError: a file for /lake cannot be written: No space left on device\n\n"
         "\tat org.apache.spark.api.python.BasePythonRunner"
     )
     assert cause_of(RuntimeError(worker)) == "a file for /lake cannot be written: No space left on device"

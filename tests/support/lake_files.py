@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.lake.files import DataFile, FileName
-from flintmq.lake.naming import PartitionValues, data_path
-from flintmq.lake.store import Store
+from flintmq.lake.store.store import Store
+from flintmq.lake.tables.data_file import DataFile, FileName
+from flintmq.lake.tables.file_names import PartitionValues, data_path
 
 TOPIC = "orders"
 TOPIC_ID = "0123456789abcdef0123456789abcdef"

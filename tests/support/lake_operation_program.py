@@ -21,14 +21,14 @@ DRIVER_STEPS: dict[str, dict[str, tuple[str, bool]]] = {
 }
 """And those of a commit of the format."""
 WORKER_STEPS: dict[str, tuple[str, bool]] = {
-    "compact-reading": ("flintmq.lake.merging:open_parquet", _BEFORE),
-    "compact-drafted": ("flintmq.lake.local_store:LocalStore.publish", _BEFORE),
-    "compact-published": ("flintmq.lake.local_store:LocalStore.publish", _AFTER),
-    "compact-done": ("flintmq.lake.merging:merge_files", _AFTER),
-    "latest-reading": ("flintmq.lake.latest_merging:open_parquet", _BEFORE),
-    "latest-drafted": ("flintmq.lake.local_store:LocalStore.publish", _BEFORE),
-    "latest-published": ("flintmq.lake.local_store:LocalStore.publish", _AFTER),
-    "latest-done": ("flintmq.lake.latest_merging:merge_latest", _AFTER),
+    "compact-reading": ("flintmq.lake.compact.merge:open_parquet", _BEFORE),
+    "compact-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
+    "compact-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "compact-done": ("flintmq.lake.compact.merge:merge_files", _AFTER),
+    "latest-reading": ("flintmq.lake.latest.merge:open_parquet", _BEFORE),
+    "latest-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
+    "latest-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "latest-done": ("flintmq.lake.latest.merge:merge_latest", _AFTER),
 }
 
 
@@ -37,9 +37,9 @@ def driver_steps(operation: str, format: str) -> dict[str, tuple[str, bool]]:
 
 
 def main(operation: str, root: str, format: str, step: str) -> None:
-    from flintmq.lake.compact import compact
-    from flintmq.lake.latest import SUFFIX, latest
-    from flintmq.lake.table import Format
+    from flintmq.lake.compact.compact import compact
+    from flintmq.lake.latest.latest import SUFFIX, latest
+    from flintmq.lake.tables.table import Format
     from flintmq.spark.session import session
     from support.lake_files import TOPIC
     from support.lake_places import Place

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
-from flintmq.lake.latest import SUFFIX, Refreshed, latest
-from flintmq.lake.table import Format
+from flintmq.lake.latest.latest import SUFFIX, Refreshed, latest
+from flintmq.lake.tables.table import Format
 from support.lake_files import DAY, TOPIC
 from support.lake_places import Place, next_offset
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.lake.files import DataFile
-from flintmq.lake.opening import open_table
-from flintmq.lake.store import Store, open_store
-from flintmq.lake.table import Change, Format, State, TopicProgress
+from flintmq.lake.store.store import Store, open_store
+from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.factory import open_table
+from flintmq.lake.tables.table import Change, Format, State, TopicProgress
 from support.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake_reading import read_rows
 
@@ -35,7 +35,7 @@ class Place:
     @cached_property
     def catalog(self) -> Any:
         """Of an Iceberg table."""
-        from flintmq.lake.catalogs import open_catalog
+        from flintmq.lake.tables.iceberg.catalogs import open_catalog
 
         if self.format is not Format.ICEBERG:
             return None

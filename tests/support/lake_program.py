@@ -18,21 +18,21 @@ SCHEMA = "id long"
 
 _BEFORE, _AFTER = False, True
 DRIVER_STEPS: dict[str, tuple[str, bool]] = {
-    "planned": ("flintmq.lake.running:PieceRunner.run", _BEFORE),
-    "written": ("flintmq.lake.running:PieceRunner.run", _AFTER),
-    "committed": ("flintmq.lake.quarantine:TableQuarantine.settle", _BEFORE),
-    "settled": ("flintmq.lake.quarantine:TableQuarantine.settle", _AFTER),
-    "told": ("flintmq.lake.syncing:set_offsets", _AFTER),
+    "planned": ("flintmq.lake.syncing.piece_runner:PieceRunner.run", _BEFORE),
+    "written": ("flintmq.lake.syncing.piece_runner:PieceRunner.run", _AFTER),
+    "committed": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _BEFORE),
+    "settled": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _AFTER),
+    "told": ("flintmq.lake.syncing.sync:set_offsets", _AFTER),
 }
 """And in the middle of a commit, which each format has its own of."""
 COMMITS: dict[str, dict[str, tuple[str, bool]]] = {
     "parquet": {
-        "before-the-entry": ("flintmq.lake.commit_log:CommitLog.append", _BEFORE),
-        "after-the-entry": ("flintmq.lake.commit_log:CommitLog.append", _AFTER),
+        "before-the-entry": ("flintmq.lake.tables.commit_log:CommitLog.append", _BEFORE),
+        "after-the-entry": ("flintmq.lake.tables.commit_log:CommitLog.append", _AFTER),
     },
     "delta": {
-        "before-the-entry": ("flintmq.lake.commit_log:CommitLog.append", _BEFORE),
-        "after-the-entry": ("flintmq.lake.commit_log:CommitLog.append", _AFTER),
+        "before-the-entry": ("flintmq.lake.tables.commit_log:CommitLog.append", _BEFORE),
+        "after-the-entry": ("flintmq.lake.tables.commit_log:CommitLog.append", _AFTER),
     },
     "iceberg": {
         "before-the-entry": ("pyiceberg.catalog.sql:SqlCatalog.commit_table", _BEFORE),
@@ -40,10 +40,10 @@ COMMITS: dict[str, dict[str, tuple[str, bool]]] = {
     },
 }
 WORKER_STEPS: dict[str, tuple[str, bool]] = {
-    "worker-reading": ("flintmq.lake.writing:read_task", _BEFORE),
-    "worker-drafted": ("flintmq.lake.local_store:LocalStore.publish", _BEFORE),
-    "worker-published": ("flintmq.lake.local_store:LocalStore.publish", _AFTER),
-    "worker-done": ("flintmq.lake.running:write_piece", _AFTER),
+    "worker-reading": ("flintmq.lake.syncing.piece_writer:read_task", _BEFORE),
+    "worker-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
+    "worker-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "worker-done": ("flintmq.lake.syncing.piece_runner:write_piece", _AFTER),
 }
 
 
@@ -65,8 +65,8 @@ def dying(where: tuple[str, bool], may_die: Callable[[], bool] = lambda: True) -
 
 
 def main(address: str, topic: str, root: str, format: str, step: str) -> None:
-    from flintmq.lake.options import make_options
-    from flintmq.lake.syncing import Sync
+    from flintmq.lake.syncing.options import make_options
+    from flintmq.lake.syncing.sync import Sync
     from flintmq.spark.session import session
 
     settings: dict[str, object] = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}

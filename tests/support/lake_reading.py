@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.lake.evolution import small_types
-from flintmq.lake.store import Store
-from flintmq.lake.table import Format, Table
+from flintmq.lake.store.store import Store
+from flintmq.lake.tables.schema_evolution import small_types
+from flintmq.lake.tables.table import Format, Table
 
 
 def read_rows(table: Table, format: Format, store: Store, catalog: Any = None) -> pa.Table:

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flintmq.lake import replay_task
-from flintmq.lake.replay_task import replay_partition
+from flintmq.lake.replay import task
+from flintmq.lake.replay.task import replay_partition
 
 STEPS = {
-    "before the rows": (replay_task._Replay, "_write", "before"),
-    "between the rows and their offset": (replay_task._Replay, "_commit_offset", "before"),
-    "before the commit": (replay_task._Replay, "_commit_offset", "after"),
-    "after the commit": (replay_task._Replay, "_write", "after"),
+    "before the rows": (task._Replay, "_write", "before"),
+    "between the rows and their offset": (task._Replay, "_commit_offset", "before"),
+    "before the commit": (task._Replay, "_commit_offset", "after"),
+    "after the commit": (task._Replay, "_write", "after"),
 }
 
 
@@ -42,7 +42,7 @@ def dying(original: Callable[..., Any], when: str, count: int) -> Callable[..., 
 def main() -> None:
     step, count = sys.argv[1], int(sys.argv[2])
     # Every file's rows are a transaction.
-    replay_task.TRANSACTION_BYTES = 1  # type: ignore[misc]
+    task.TRANSACTION_BYTES = 1  # type: ignore[misc]
     if step in STEPS:
         owner, name, when = STEPS[step]
         setattr(owner, name, dying(getattr(owner, name), when, count))

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 
-from flintmq.lake.catalogs import open_catalog
-from flintmq.lake.opening import NAMESPACE, open_table
-from flintmq.lake.options import make_options
-from flintmq.lake.store import join, open_store
-from flintmq.lake.syncing import Outcome, Sync
-from flintmq.lake.table import State, Table
-from flintmq.lake.telling import Commit
+from flintmq.lake.store.store import join, open_store
+from flintmq.lake.syncing.metrics import Commit
+from flintmq.lake.syncing.options import make_options
+from flintmq.lake.syncing.sync import Outcome, Sync
+from flintmq.lake.tables.factory import NAMESPACE, open_table
+from flintmq.lake.tables.iceberg.catalogs import open_catalog
+from flintmq.lake.tables.table import State, Table
 from support.lake_reading import read_plain
 from support.spark_direct import Direct
 

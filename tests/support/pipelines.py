@@ -23,7 +23,7 @@ from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.lake.opening import Opened
+from flintmq.lake.tables.factory import Opened
 from flintmq.pipeline.running import Outcome, RunOptions, run
 from flintmq.records.record import NewRecord
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.lake.audit import audit
-from flintmq.lake.options import make_options
+from flintmq.lake.audit.audit import audit
+from flintmq.lake.syncing.options import make_options
 from support.lake_tables import Lake, Rows, topic_rows
 from support.pipelines import records_of
 from support.spark_topics import Topics

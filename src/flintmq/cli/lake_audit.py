@@ -14,7 +14,7 @@ from flintmq.cli.lake_options import check_installed, open_session, place_option
 from flintmq.cli.output import many, print_json
 
 if TYPE_CHECKING:
-    from flintmq.lake.audit_report import TableAudit
+    from flintmq.lake.audit.report import TableAudit
 
 
 @click.command(
@@ -55,8 +55,8 @@ def command(
     with its offsets. What retention has taken from a topic is checked within the table only.
     """
     check_installed()
-    from flintmq.lake.audit import audit
-    from flintmq.lake.options import make_options, parse_store_settings
+    from flintmq.lake.audit.audit import audit
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
 
     options = make_options(
         topics,

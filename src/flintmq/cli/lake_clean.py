@@ -51,8 +51,8 @@ def command(
     keep_ms = parse_duration_ms("--keep", keep)
     check_installed()
     from flintmq.lake.clean import clean
-    from flintmq.lake.opening import open_with_store
-    from flintmq.lake.options import parse_store_settings
+    from flintmq.lake.syncing.options import parse_store_settings
+    from flintmq.lake.tables.factory import open_with_store
 
     settings = parse_store_settings(store)
     for name in tables:

@@ -49,9 +49,9 @@ def command(
     if not plain.isdecimal() or not int(plain):
         raise ConfigurationError(f"--target-size {target_size}: expected a size such as 256MiB")
     check_installed()
-    from flintmq.lake.compact import compact
-    from flintmq.lake.opening import open_with_store
-    from flintmq.lake.options import parse_store_settings
+    from flintmq.lake.compact.compact import compact
+    from flintmq.lake.syncing.options import parse_store_settings
+    from flintmq.lake.tables.factory import open_with_store
 
     settings = parse_store_settings(store)
     spark = open_session(master, remote)

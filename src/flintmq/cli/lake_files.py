@@ -38,8 +38,8 @@ def command(
     compaction has replaced. Give engines this list.
     """
     check_installed()
-    from flintmq.lake.opening import open_with_store
-    from flintmq.lake.options import parse_store_settings
+    from flintmq.lake.syncing.options import parse_store_settings
+    from flintmq.lake.tables.factory import open_with_store
 
     opened = open_with_store(
         to,

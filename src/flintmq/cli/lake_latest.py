@@ -41,9 +41,9 @@ def command(
     Records without a key are left out. Only what is new in TABLE is read, and only what changes is written.
     """
     check_installed()
-    from flintmq.lake.latest import SUFFIX, latest
-    from flintmq.lake.opening import open_with_store
-    from flintmq.lake.options import parse_store_settings
+    from flintmq.lake.latest.latest import SUFFIX, latest
+    from flintmq.lake.syncing.options import parse_store_settings
+    from flintmq.lake.tables.factory import open_with_store
 
     settings = parse_store_settings(store)
     spark = open_session(master, remote)

@@ -72,8 +72,8 @@ def command(
     command; what was synced since then comes too.
     """
     check_installed()
-    from flintmq.lake.options import make_options, parse_store_settings
-    from flintmq.lake.replay import Selection, replay
+    from flintmq.lake.replay.replay import Selection, replay
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
 
     whole = Selection()
     selection = Selection(

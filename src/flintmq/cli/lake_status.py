@@ -12,7 +12,7 @@ from flintmq.cli.lake_options import check_installed, place_options
 from flintmq.cli.output import many, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from flintmq.lake.table_status import Contents, TableStatus
+    from flintmq.lake.status import Contents, TableStatus
 
 
 @click.command(
@@ -42,8 +42,8 @@ def command(
     Needs no Spark: only the tables' own records of themselves are read.
     """
     check_installed()
-    from flintmq.lake.options import make_options, parse_store_settings
-    from flintmq.lake.table_status import status
+    from flintmq.lake.status import status
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
 
     found = status(
         make_options(

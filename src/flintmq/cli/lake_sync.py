@@ -24,8 +24,8 @@ from flintmq.settings.kinds import Unit, plain_number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flintmq.lake.syncing import Sync
-    from flintmq.lake.telling import Commit, Figures
+    from flintmq.lake.syncing.metrics import Commit, Figures
+    from flintmq.lake.syncing.sync import Sync
 
 _CONTINUOUS_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -128,7 +128,7 @@ def command(
     """
     interval_s = _interval_s(once=once, interval=interval, continuous=continuous)
     check_installed()
-    from flintmq.lake.options import make_options, parse_store_settings
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
 
     asked = make_options(
         topics,
@@ -143,9 +143,9 @@ def command(
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     spark = open_session(master, remote)
-    from flintmq.lake.running import Stopped
-    from flintmq.lake.syncing import Sync
-    from flintmq.lake.telling import Figures, write_figures
+    from flintmq.lake.syncing.metrics import Figures, write_figures
+    from flintmq.lake.syncing.piece_runner import Stopped
+    from flintmq.lake.syncing.sync import Sync
 
     figures = Figures()
 

@@ -17,8 +17,8 @@ from flintmq.demo.shop import ORDERS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flintmq.lake.files import DataFile
-    from flintmq.lake.telling import Commit
+    from flintmq.lake.syncing.metrics import Commit
+    from flintmq.lake.tables.data_file import DataFile
 
 REVENUE: Final = "revenue"
 _EVERY_S: Final = 2.0
@@ -27,8 +27,8 @@ _FORMAT: Final = "delta"
 
 class Storing:
     def __init__(self, spark: SparkSession, folder: Folder, address: str, figures: Figures) -> None:
-        from flintmq.lake.options import make_options
-        from flintmq.lake.syncing import Sync
+        from flintmq.lake.syncing.options import make_options
+        from flintmq.lake.syncing.sync import Sync
 
         self.error: BaseException | None = None
         self._lake = folder.lake
@@ -77,7 +77,7 @@ def revenue_windows(lake: str) -> dict[tuple[str, str], Window]:
 
 
 def _files(lake: str, name: str) -> Iterable[DataFile]:
-    from flintmq.lake.opening import open_table
+    from flintmq.lake.tables.factory import open_table
 
     table = open_table(lake, name, _FORMAT)
     state = table.state()

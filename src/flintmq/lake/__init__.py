@@ -14,9 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flintmq.lake.syncing import sync as sync
+    from flintmq.lake.syncing.sync import sync as sync
 
-_HOMES = {"sync": "flintmq.lake.syncing"}
+_HOMES = {"sync": "flintmq.lake.syncing.sync"}
 
 
 def __getattr__(name: str) -> Any:

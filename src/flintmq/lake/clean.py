@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
-from flintmq.lake.files import FileName
-from flintmq.lake.merging import inputs_of
-from flintmq.lake.naming import DATA
-from flintmq.lake.store import Entry, Store
-from flintmq.lake.table import State, Table, TableError, TopicProgress
+from flintmq.lake.compact.merge import inputs_of
+from flintmq.lake.store.store import Entry, Store
+from flintmq.lake.tables.data_file import FileName
+from flintmq.lake.tables.file_names import DATA
+from flintmq.lake.tables.table import State, Table, TableError, TopicProgress
 
 logger = logging.getLogger(__name__)
 

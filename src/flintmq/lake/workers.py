@@ -20,7 +20,7 @@ import pyarrow as pa
 from flintmq.arrow.worker_gc import settle
 from flintmq.errors import FlintError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
-from flintmq.lake.table import TableError
+from flintmq.lake.tables.table import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

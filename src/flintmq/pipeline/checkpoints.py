@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake.store import Store, join, open_store
+from flintmq.lake.store.store import Store, join, open_store
 from flintmq.pipeline.changes import (
     Change,
     Fingerprint,

@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake.evolution import same, small_types
-from flintmq.lake.files import DataFile, FileName
-from flintmq.lake.naming import PartitionValues, data_path, digest_of
-from flintmq.lake.opening import Opened
-from flintmq.lake.partitioning import check_partitioning, parse_partitioning, split
-from flintmq.lake.shaping import fitted
-from flintmq.lake.store import StoreError
-from flintmq.lake.table import Change, Conflict, State, TableError
-from flintmq.lake.writing import Layout, footer_of
+from flintmq.lake.store.store import StoreError
+from flintmq.lake.syncing.piece_writer import Layout, footer_of
+from flintmq.lake.syncing.row_decoder import fitted
+from flintmq.lake.tables.data_file import DataFile, FileName
+from flintmq.lake.tables.factory import Opened
+from flintmq.lake.tables.file_names import PartitionValues, data_path, digest_of
+from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split
+from flintmq.lake.tables.schema_evolution import same, small_types
+from flintmq.lake.tables.table import Change, Conflict, State, TableError
 from flintmq.pipeline.lake_tables import open_lake_table
 from flintmq.pipeline.model import Pipeline, TableSink
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flintmq.lake.opening import Opened, open_with_store
+from flintmq.lake.tables.factory import Opened, open_with_store
 
 _OF_CATALOG: Final = ("catalog", "namespace")
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from flintmq.arrow.codec.arrays import HEADERS
 from flintmq.errors import FlintError
-from flintmq.lake.store import Store, open_store
+from flintmq.lake.store.store import Store, open_store
 
 FOLDER: Final = "dead"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"

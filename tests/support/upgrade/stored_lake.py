@@ -133,7 +133,7 @@ def restore_bucket(s3: S3Server, directory: Path) -> None:
 
 
 def main(address: str, endpoint: str, format: str, file: str, kills: str) -> None:
-    from flintmq.lake.quarantine_topic import TopicQuarantine
+    from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
     from flintmq.spark.session import session
     from support.lake_tables import Lake
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.lake.audit_comparing import Offsets, Unsorted, check_order, compare, differing
-from flintmq.lake.audit_planning import Place, Span, plan_stretches
-from flintmq.lake.audit_report import Kind, runs
-from flintmq.lake.files import DataFile
+from flintmq.lake.audit.comparison import Offsets, Unsorted, check_order, compare, differing
+from flintmq.lake.audit.planning import Place, Span, plan_stretches
+from flintmq.lake.audit.report import Kind, runs
+from flintmq.lake.tables.data_file import DataFile
 
 
 class Found:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from flintmq.lake.evolution import check, merge, small_types
-from flintmq.lake.table import TableError
+from flintmq.lake.tables.schema_evolution import check, merge, small_types
+from flintmq.lake.tables.table import TableError
 
 
 def one(kind: pa.DataType, name: str = "a") -> pa.Schema:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq.lake import delta_actions
-from flintmq.lake.files import DataFile
-from flintmq.lake.progress_text import from_texts, to_texts
-from flintmq.lake.statistics import ColumnFigures, figures_of
-from flintmq.lake.table import PartitionField, TableError, TopicProgress, Transform
+from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.delta import actions
+from flintmq.lake.tables.properties import from_texts, to_texts
+from flintmq.lake.tables.statistics import ColumnFigures, figures_of
+from flintmq.lake.tables.table import PartitionField, TableError, TopicProgress, Transform
 
 TIME = datetime(2026, 11, 15, 8, 30, 0, 123456, UTC)
 
@@ -84,7 +84,7 @@ def test_deltas_figures_hold_for_every_row() -> None:
         footer=footer_of(table),
     )
     field = PartitionField("city", Transform.IDENTITY)
-    added = delta_actions.add(file, [field], 5, is_change=True)["add"]
+    added = actions.add(file, [field], 5, is_change=True)["add"]
     assert added["path"] == "data/city=Oslo/a%20b.parquet"
     said = json.loads(added["stats"])
     assert said["numRecords"] == 2
@@ -110,7 +110,7 @@ def test_delta_cannot_keep_an_empty_text_apart_from_null() -> None:
         partition_values=(("city", ""),),
     )
     with pytest.raises(TableError, match="empty text"):
-        delta_actions.add(file, (), 5, is_change=True)
+        actions.add(file, (), 5, is_change=True)
 
 
 def test_progress_and_properties_come_back_and_what_is_not_ours_does_not() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.lake.table import Format
+from flintmq.lake.tables.table import Format
 from flintmq.pipeline import (
     ConsoleSink,
     Decode,

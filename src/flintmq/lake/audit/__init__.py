@@ -1,0 +1,1 @@
+"""Comparing a topic with its table, row for row."""

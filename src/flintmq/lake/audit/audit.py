@@ -1,0 +1,321 @@
+"""`lake audit`: do the broker and a table agree, row for row, in one pass over both?
+
+    for one in audit(spark, options):
+        one.is_good, one.problems
+
+Every record of the topic up to the table's progress is compared with its row, by Spark's workers; what retention has
+taken from the broker is checked within the table only, and said. Invariant: nothing is changed by looking, and a
+table that is synced, merged or cleaned meanwhile is not taken for a bad one: the audit is of one state of the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
+from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.metadata import TopicView
+from flintmq.lake.audit.planning import Place, Span, Stretch, plan_stretches
+from flintmq.lake.audit.report import PROBLEMS_MAX, Checked, Kind, Problem, TableAudit
+from flintmq.lake.audit.task import AuditTask, audit_stretch
+from flintmq.lake.jobs import Tell
+from flintmq.lake.store.store import Store, open_store
+from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
+from flintmq.lake.syncing.quarantine import Pending
+from flintmq.lake.syncing.row_decoder import Shaper
+from flintmq.lake.syncing.synced_table import table_of
+from flintmq.lake.syncing.table_decoding import kept_decoding, shaper_of
+from flintmq.lake.tables.data_file import DataFile, FileName
+from flintmq.lake.tables.table import State, Table, TableError, TopicProgress
+from flintmq.lake.workers import in_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+_ROUNDS_MAX: Final = 5
+"""Retention goes on during an audit: what it took in one round is looked at again in the next."""
+
+
+def audit(
+    spark: SparkSession,
+    options: SyncOptions,
+    *,
+    registry: str | None = None,
+    tell: Tell = lambda done, total: None,
+) -> list[TableAudit]:
+    """Of the tables of these topics. `registry` is the schema registry's address, if that has changed, or a password.
+
+    `tell` hears how many stretches are done, of how many.
+    """
+    with client_of(options.source) as client:
+        return [_Audit(spark, client, options, topic, registry).run(tell) for topic in options.topics]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quarantine:
+    store: Store
+    files: tuple[DataFile, ...]
+
+
+class _Audit:
+    def __init__(
+        self,
+        spark: SparkSession,
+        client: ClusterClient,
+        options: SyncOptions,
+        topic: str,
+        registry: str | None,
+    ) -> None:
+        self._spark = spark
+        self._client = client
+        self._options = options
+        self._topic = topic
+        self._registry = registry
+        self._source = options.source
+
+    def run(self, tell: Tell) -> TableAudit:
+        for _ in range(_ROUNDS_MAX):
+            found, table = self._look(tell)
+            unreadable = {path for one in found.problems if one.kind is Kind.UNREADABLE for path in one.files}
+            state = table.state() if unreadable else None
+            if state is None or unreadable & {one.path for one in table.files(state)}:
+                return found
+            logger.info("%s: files were merged and removed meanwhile; it is looked at again", table.location)
+        raise TableError(
+            f"The table at {table.location} changes faster than it is compared; audit it when it rests."
+        )
+
+    def _look(self, tell: Tell) -> tuple[TableAudit, Table]:
+        table = table_of(self._options, self._topic)
+        state = table.state()
+        if state is None:
+            raise TableError(
+                f"There is no {self._options.format} table of {self._topic} at {table.location}."
+            )
+        progress = state.progress.get(self._topic)
+        files = list(table.files(state))
+        view = self._view(table, progress)
+        problems = list(_foreign(files, self._topic, progress))
+        foreign = {path for one in problems for path in one.files}
+        by_partition: dict[int, list[DataFile]] = {index: [] for index in _partitions(progress)}
+        for one in files:
+            if one.path not in foreign:
+                by_partition.setdefault(one.partition, []).append(one)
+        checked = self._rounds(table, state, view, by_partition, problems, tell)
+        problems += _counted(files, checked, self._topic)
+        count = len(problems) + sum(one.problem_count for one in checked)
+        told = [*problems, *(problem for one in checked for problem in one.problems)]
+        told.sort(key=lambda one: (one.partition, one.start))
+        audited = TableAudit(
+            topic=self._topic,
+            table=table.location,
+            files=len(files),
+            compared=sum(one.compared for one in checked),
+            only_in_lake=sum(one.only_in_lake for one in checked),
+            compacted=sum(one.compacted for one in checked),
+            undecodable=sum(one.undecodable for one in checked),
+            not_yet=self._not_yet(view, progress),
+            problem_count=count,
+            problems=tuple(told[:PROBLEMS_MAX]),
+        )
+        return audited, table
+
+    def _view(self, table: Table, progress: TopicProgress | None) -> TopicView:
+        view = self._client.topic(self._topic)
+        if progress is not None and progress.topic_id != view.id.hex():
+            raise TableError(
+                f"{self._topic} is not the topic that the table at {table.location} was made from: it was deleted "
+                "and made again. There is nothing to compare the table with."
+            )
+        return view
+
+    def _rounds(
+        self,
+        table: Table,
+        state: State,
+        view: TopicView,
+        by_partition: Mapping[int, Sequence[DataFile]],
+        problems: list[Problem],
+        tell: Tell,
+    ) -> list[Checked]:
+        shaper = self._shaper(state)
+        quarantine = self._quarantine(state) if not shaper.is_raw else None
+        ends = _partitions(state.progress.get(self._topic))
+        stretches, found = self._planned(view, by_partition, ends)
+        problems += found
+        common = (
+            AuditTask(
+                stretch=stretches[0],
+                task=None,
+                source=self._source,
+                store=open_store(table.location, self._options.store),
+                shaper=shaper,
+                poison_store=None if quarantine is None else quarantine.store,
+                is_compacted=self._is_compacted(),
+            )
+            if stretches
+            else None
+        )
+        done: list[Checked] = []
+        for _ in range(_ROUNDS_MAX):
+            if common is None or not stretches:
+                return done
+            tasks = [
+                replace(common, stretch=one, task=task, poison=_within(quarantine, one))
+                for one, task in zip(stretches, self._tasks(stretches), strict=True)
+            ]
+            results = in_workers(self._spark, tasks, audit_stretch, Checked, tell=tell)
+            done += [one for one in results if not one.is_outdated]
+            outdated = [one for one, result in zip(stretches, results, strict=True) if result.is_outdated]
+            if outdated:
+                logger.info(
+                    "%s: retention went on; %d stretches are looked at again", self._topic, len(outdated)
+                )
+            stretches = self._replanned(view, outdated)
+        raise TableError(
+            f"Retention takes records of {self._topic} faster than they are compared; audit it when it rests."
+        )
+
+    def _planned(
+        self, view: TopicView, by_partition: Mapping[int, Sequence[DataFile]], ends: Mapping[int, int]
+    ) -> tuple[list[Stretch], list[Problem]]:
+        earliest = offsets(self._client, [(self._topic, index) for index in sorted(by_partition)], EARLIEST)
+        stretches: list[Stretch] = []
+        problems: list[Problem] = []
+        for index in sorted(by_partition):
+            end = ends.get(index, 0)
+            span = Span(earliest=min(earliest[self._topic, index], end), end=end)
+            some, found = plan_stretches(by_partition[index], self._place(view, index), span)
+            stretches += some
+            problems += found
+        return stretches, problems
+
+    def _replanned(self, view: TopicView, outdated: Sequence[Stretch]) -> list[Stretch]:
+        """The same stretches, cut where the broker begins now."""
+        if not outdated:
+            return []
+        partitions = sorted({one.place.partition for one in outdated})
+        earliest = offsets(self._client, [(self._topic, index) for index in partitions], EARLIEST)
+        again: list[Stretch] = []
+        for one in outdated:
+            again += one.cut(earliest[self._topic, one.place.partition])
+        return again
+
+    def _tasks(self, stretches: Sequence[Stretch]) -> list[Task | None]:
+        ranges = [
+            OffsetRange(one.place.topic, one.place.topic_id, one.place.partition, one.start, one.end)
+            if one.is_at_broker
+            else None
+            for one in stretches
+        ]
+        whole = _whole([one for one in ranges if one is not None])
+        segments = SegmentFinder(self._client, self._source).find(whole)
+        return [
+            None if one is None else with_files(one, segments.get((one.topic, one.partition)))
+            for one in ranges
+        ]
+
+    def _place(self, view: TopicView, partition: int) -> Place:
+        return Place(topic=self._topic, topic_id=view.id, partition=partition)
+
+    def _shaper(self, state: State) -> Shaper:
+        decoding = kept_decoding(state)
+        return shaper_of(decoding if self._registry is None else replace(decoding, registry=self._registry))
+
+    def _quarantine(self, state: State) -> _Quarantine | None:
+        table = table_of(self._options, self._topic + QUARANTINE_SUFFIX)
+        found = table.state()
+        if found is None:
+            return None
+        files = list(table.files(found))
+        pending = Pending.of(state, self._topic)
+        if pending is not None and not pending.is_in(found.progress.get(self._topic)):
+            # Somebody died between the two commits; the next sync makes up for it.
+            files += pending.files
+        return _Quarantine(open_store(table.location, self._options.store), tuple(files))
+
+    def _is_compacted(self) -> bool:
+        settings = describe_topic_settings(self._client, self._topic)
+        policy = next((one.value for one in settings if one.name == "cleanup.policy"), None)
+        return "compact" in (policy or "")
+
+    def _not_yet(self, view: TopicView, progress: TopicProgress | None) -> int:
+        places = [(self._topic, index) for index in sorted(view.partitions)]
+        starts = offsets(self._client, places, EARLIEST)
+        ends = offsets(self._client, places, LATEST, read_committed=True)
+        reached = _partitions(progress)
+        return sum(max(0, ends[place] - max(starts[place], reached.get(place[1], 0))) for place in places)
+
+
+def _partitions(progress: TopicProgress | None) -> Mapping[int, int]:
+    return {} if progress is None else progress.next_offsets
+
+
+def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | None) -> Iterable[Problem]:
+    for one in files:
+        name = FileName.of(one.path)
+        if progress is None or name is None or name.topic_id != progress.topic_id:
+            yield Problem(
+                kind=Kind.FOREIGN,
+                topic=topic,
+                partition=one.partition,
+                start=one.start_offset,
+                end=one.end_offset,
+                files=(one.path,),
+                detail="the file is not one that a sync of this topic made",
+            )
+
+
+def _within(quarantine: _Quarantine | None, stretch: Stretch) -> tuple[DataFile, ...]:
+    if quarantine is None:
+        return ()
+    return tuple(
+        one
+        for one in quarantine.files
+        if one.partition == stretch.place.partition
+        and one.start_offset < stretch.end
+        and stretch.start < one.end_offset
+    )
+
+
+def _whole(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """One range for each partition, around all of its own: the broker is asked once for each."""
+    found: dict[int, OffsetRange] = {}
+    for one in ranges:
+        known = found.get(one.partition, one)
+        found[one.partition] = known._replace(start=min(known.start, one.start), end=max(known.end, one.end))
+    return list(found.values())
+
+
+def _counted(files: Sequence[DataFile], checked: Sequence[Checked], topic: str) -> Iterable[Problem]:
+    """A row outside of its file's offsets is in no stretch; but the file has one row fewer than it should."""
+    seen: dict[str, int] = {}
+    unknown: set[str] = set()
+    for one in checked:
+        for path, rows in one.rows_by_file.items():
+            if rows is None:
+                unknown.add(path)
+            else:
+                seen[path] = seen.get(path, 0) + rows
+    bad = unknown | {path for one in checked for problem in one.problems for path in problem.files}
+    for file in files:
+        count = seen.get(file.path)
+        # Whatever is wrong with rows of a file is told with them.
+        if count is not None and count != file.rows and file.path not in bad:
+            yield Problem(
+                kind=Kind.MISPLACED,
+                topic=topic,
+                partition=file.partition,
+                start=file.start_offset,
+                end=file.end_offset,
+                files=(file.path,),
+                detail=f"the table counts {file.rows} rows in the file, and {count} are in its offsets",
+            )

@@ -1,0 +1,178 @@
+"""What an audit looks at together: stretches of a topic partition, with the files of the table that hold them. Pure.
+
+    stretches, problems = plan_stretches(files, place, span)
+
+Invariant: the stretches of a partition are disjoint, and cover every offset that the table should have and every
+offset that one of its files stands for. A stretch is either all at the broker or all gone from there. Where more than
+one file may hold an offset (a partitioned table), a cell is small enough to be read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+from typing import Final
+
+from flintmq.lake.audit.report import Kind, Problem
+from flintmq.lake.tables.data_file import DataFile
+
+STRETCH_BYTES: Final = 128 * 1024 * 1024
+"""Of files, in one task."""
+_STRETCH_CELLS_MAX: Final = 1000
+_SHARED_CELL_BYTES: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The offsets of a partition."""
+
+    earliest: int
+    """At the broker."""
+    end: int
+    """Behind the last that the table has, as its progress says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Offsets that the same files hold."""
+
+    start: int
+    end: int
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    place: Place
+    cells: tuple[Cell, ...]
+    """One behind the other, without a hole."""
+    is_at_broker: bool
+
+    @property
+    def start(self) -> int:
+        return self.cells[0].start
+
+    @property
+    def end(self) -> int:
+        return self.cells[-1].end
+
+    def cut(self, earliest: int) -> list[Stretch]:
+        """Now that the broker begins there."""
+        if not self.is_at_broker or earliest <= self.start:
+            return [self]
+        gone: list[Cell] = []
+        left: list[Cell] = []
+        for cell in self.cells:
+            if cell.start < earliest:
+                gone.append(replace(cell, end=min(cell.end, earliest)))
+            if cell.end > earliest:
+                left.append(replace(cell, start=max(cell.start, earliest)))
+        parts = [replace(self, cells=tuple(gone), is_at_broker=False)]
+        return [*parts, replace(self, cells=tuple(left))] if left else parts
+
+
+def plan_stretches(
+    files: Sequence[DataFile], place: Place, span: Span
+) -> tuple[list[Stretch], list[Problem]]:
+    problems = [*_overlaps(files, place), *_beyond(files, place, span)]
+    stretches: list[Stretch] = []
+    some: list[Cell] = []
+    size = 0
+    for cell in _cells(files, span):
+        is_at_broker = cell.start >= span.earliest
+        if some and (
+            size >= STRETCH_BYTES
+            or len(some) >= _STRETCH_CELLS_MAX
+            or (some[-1].start >= span.earliest) != is_at_broker
+        ):
+            stretches.append(_stretch(place, some, span))
+            some, size = [], 0
+        some.append(cell)
+        size += sum(_share(one, cell.start, cell.end) for one in cell.files)
+    if some:
+        stretches.append(_stretch(place, some, span))
+    return stretches, problems
+
+
+def _stretch(place: Place, cells: Sequence[Cell], span: Span) -> Stretch:
+    return Stretch(place=place, cells=tuple(cells), is_at_broker=cells[0].start >= span.earliest)
+
+
+def _cells(files: Sequence[DataFile], span: Span) -> Iterator[Cell]:
+    waiting = sorted(files, key=lambda one: one.start_offset, reverse=True)
+    begin = min((one.start_offset for one in files), default=span.earliest)
+    # What is behind the progress is a problem by itself, and is not compared.
+    edges = {min(begin, span.earliest), span.earliest, span.end}
+    edges |= {edge for one in files for edge in (one.start_offset, one.end_offset)}
+    under_way: list[DataFile] = []
+    for start, end in pairwise(sorted(edge for edge in edges if edge <= span.end)):
+        while waiting and waiting[-1].start_offset <= start:
+            under_way.append(waiting.pop())
+        under_way = [one for one in under_way if one.end_offset > start]
+        for low, high in _cut(start, end, under_way):
+            yield Cell(start=low, end=high, files=tuple(under_way))
+
+
+def _cut(start: int, end: int, files: Sequence[DataFile]) -> Iterable[tuple[int, int]]:
+    """One file is read as it comes, several are read as a whole: those in small parts."""
+    if len(files) < 2:
+        return ((start, end),)
+    size = sum(_share(one, start, end) for one in files)
+    count = max(1, min(end - start, ceil(size / _SHARED_CELL_BYTES)))
+    return pairwise(start + (end - start) * at // count for at in range(count + 1))
+
+
+def _share(one: DataFile, start: int, end: int) -> int:
+    """About how many bytes of the file are for these offsets."""
+    return (
+        one.size
+        * (min(end, one.end_offset) - max(start, one.start_offset))
+        // (one.end_offset - one.start_offset)
+    )
+
+
+def _overlaps(files: Sequence[DataFile], place: Place) -> Iterator[Problem]:
+    """Files of the same partition of the table share no offset."""
+    last: dict[object, DataFile] = {}
+    for one in sorted(files, key=lambda file: (file.start_offset, file.end_offset)):
+        before = last.get(one.partition_values)
+        # One piece may have several files of a partition: those are told apart by their rows alone.
+        is_same_piece = before is not None and (before.start_offset, before.end_offset) == (
+            one.start_offset,
+            one.end_offset,
+        )
+        if before is not None and not is_same_piece and one.start_offset < before.end_offset:
+            yield Problem(
+                kind=Kind.MISPLACED,
+                topic=place.topic,
+                partition=place.partition,
+                start=one.start_offset,
+                end=min(before.end_offset, one.end_offset),
+                files=(before.path, one.path),
+                detail="two files stand for the same offsets",
+            )
+        if before is None or one.end_offset >= before.end_offset:
+            last[one.partition_values] = one
+
+
+def _beyond(files: Sequence[DataFile], place: Place, span: Span) -> Iterator[Problem]:
+    for one in files:
+        if one.end_offset > span.end:
+            yield Problem(
+                kind=Kind.MISPLACED,
+                topic=place.topic,
+                partition=place.partition,
+                start=max(span.end, one.start_offset),
+                end=one.end_offset,
+                files=(one.path,),
+                detail=f"the table's progress ends before {span.end}, the file goes on",
+            )

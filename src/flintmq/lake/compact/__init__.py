@@ -1,0 +1,1 @@
+"""Merging many small files of a table into few large ones."""

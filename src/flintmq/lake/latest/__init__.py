@@ -1,0 +1,1 @@
+"""A table with the last row of each key of another table."""

@@ -1,0 +1,149 @@
+"""`lake latest`: a table with the last row of each key of another table, as compaction of its topic would leave it.
+
+    latest(spark, source, source_store, target, target_store)
+
+Invariant: what the table has and how far it is change in one commit. Only files of the source behind that are read,
+and of the table itself only what changes is written anew. A key is looked for in its partition of the topic
+alone, as the broker's compaction does; a record without a value deletes its key, one without a key is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, LatestTask, merge_latest
+from flintmq.lake.store.store import Store
+from flintmq.lake.syncing.piece_writer import Layout
+from flintmq.lake.tables import schema_evolution
+from flintmq.lake.tables.table import Change, Conflict, State, Table, TableError, TopicProgress
+from flintmq.lake.workers import in_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+SUFFIX: Final = "__latest"
+_ATTEMPTS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    offsets: int
+    """How much further the table is."""
+    files_read: int
+    """Of the source."""
+    files_written: int
+    rows: int
+    """In the table."""
+
+
+def latest(
+    spark: SparkSession,
+    source: Table,
+    source_store: Store,
+    target: Table,
+    target_store: Store,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> Refreshed:
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            return _refresh(spark, source, source_store, target, target_store, bucket_bytes)
+        except Conflict:
+            logger.info("%s was changed by somebody else; begun anew", target.location)
+    raise TableError(f"{target.location} is changed by others all the time; let only one write to it.")
+
+
+def _refresh(
+    spark: SparkSession,
+    source: Table,
+    source_store: Store,
+    target: Table,
+    target_store: Store,
+    bucket_bytes: int,
+) -> Refreshed:
+    given = source.state()
+    if given is None:
+        raise TableError(f"There is no table at {source.location}; sync the topic first.")
+    if "key" not in given.schema.names or "offset" not in given.schema.names:
+        raise TableError(
+            f"{source.location} has no columns key and offset; it cannot tell which row is the last."
+        )
+    state = target.state()
+    if state is None:
+        state = target.create(given.schema, properties={KIND: LATEST})
+    if state.properties.get(KIND) != LATEST:
+        raise TableError(f"{target.location} is a table of another kind; choose another name.")
+    schema = None if _has_all(state, given) else given.schema
+    written = state.schema if schema is None else target.evolved(state, schema)
+    rows_as = Layout(store=target_store, schema=written)
+    read_as = Layout(store=source_store, schema=given.schema)
+    old = list(target.files(state))
+    files = list(source.files(given))
+    tasks, offsets = [], 0
+    for topic, partition, start, end in _steps(state, given, target.location):
+        offsets += end - start
+        task = LatestTask(
+            topic=topic,
+            topic_id=given.progress[topic].topic_id,
+            partition=partition,
+            start_offset=start,
+            end_offset=end,
+            source=read_as,
+            new=tuple(
+                one
+                for one in files
+                if (one.topic, one.partition) == (topic, partition) and one.end_offset > start
+            ),
+            target=rows_as,
+            old=tuple(one for one in old if (one.topic, one.partition) == (topic, partition)),
+            bucket_bytes=bucket_bytes,
+        )
+        if task.new:
+            tasks.append(task)
+    parts = in_workers(spark, tasks, merge_latest, LatestPart)
+    added = [one for part in parts for one in part.added]
+    if offsets:
+        by_path = {one.path: one for one in old}
+        removed = [by_path[path] for part in parts for path in part.removed]
+        progress = {
+            topic: TopicProgress(one.topic_id, one.next_offsets) for topic, one in given.progress.items()
+        }
+        state = target.commit(
+            Change(base=state, added=added, removed=removed, schema=schema, progress=progress)
+        )
+        logger.info("%s: %d offsets further, %d files written", target.location, offsets, len(added))
+    return Refreshed(
+        offsets=offsets,
+        files_read=sum(len(task.new) for task in tasks),
+        files_written=len(added),
+        rows=sum(one.rows for one in target.files(state)),
+    )
+
+
+def _has_all(state: State, given: State) -> bool:
+    return schema_evolution.same(schema_evolution.merge(state.schema, given.schema), state.schema)
+
+
+def _steps(state: State, given: State, location: str) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, partition, and the offsets that are new."""
+    for topic, progress in given.progress.items():
+        known = state.progress.get(topic)
+        if known is not None and known.topic_id != progress.topic_id:
+            raise TableError(
+                f"{location} is made from another topic of the name {topic}, since deleted; move the table away, and "
+                "it is made anew."
+            )
+        for partition, end in sorted(progress.next_offsets.items()):
+            start = 0 if known is None else known.next_offsets.get(partition, 0)
+            if end < start:
+                raise TableError(
+                    f"{location} is further in {topic}-{partition} (offset {start}) than the table that it is made "
+                    f"from ({end}); move it away, and it is made anew."
+                )
+            if end > start:
+                yield topic, partition, start, end

@@ -1,0 +1,1 @@
+"""Writing a table back into a topic."""

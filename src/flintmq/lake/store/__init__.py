@@ -1,0 +1,1 @@
+"""Where a table's files are: a directory or a bucket."""

@@ -1,0 +1,206 @@
+"""A store in a folder of a file system that has hard links.
+
+Invariant: a file is written under a draft's name, synced, and linked to its own: so it is whole wherever it is seen,
+and of two that make the same one the second is told. A draft is locked by the process that writes it; a draft that
+nobody locks is rubbish.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from flintmq.lake.store.store import Entry, StoreError
+
+_DRAFTS: Final = "_flintmq/drafts"
+_NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
+_DRAFT_ATTEMPTS: Final = 8
+
+
+class LocalStore:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    @property
+    def url(self) -> str:
+        return self._folder
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {}
+
+    def get(self, path: str) -> bytes | None:
+        try:
+            with self._failing(path), open(self._name(path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def size(self, path: str) -> int | None:
+        try:
+            with self._failing(path):
+                return os.stat(self._name(path)).st_size
+        except FileNotFoundError:
+            return None
+
+    def open(self, path: str) -> pa.NativeFile:
+        try:
+            with self._failing(path):
+                return pa.memory_map(self._name(path))
+        except FileNotFoundError as error:
+            raise StoreError(f"{self._name(path)} is not there.") from error
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[Entry]:
+        top = self._name(prefix)
+        for folder, folders, names in os.walk(top):
+            below = os.path.relpath(folder, self._folder).replace(os.sep, "/")
+            if below == _DRAFTS:
+                folders.clear()
+                continue
+            for name in names:
+                path = name if below == "." else f"{below}/{name}"
+                if path <= after:
+                    continue
+                try:
+                    found = os.stat(os.path.join(folder, name))
+                except FileNotFoundError:
+                    continue  # deleted since
+                yield Entry(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.draft() as draft, self._failing(path):
+            draft.write(data)
+            self._sync(draft)
+            self._make_folder(path)
+            # The draft's name goes with it: there is nothing left to remove.
+            os.replace(draft.name, self._name(path))
+            _sync_folder(os.path.dirname(self._name(path)))
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        with self.draft() as draft:
+            with self._failing(path):
+                draft.write(data)
+            return self.publish(draft, path) or self.get(path) == data
+
+    @contextmanager
+    def draft(self) -> Iterator[BinaryIO]:
+        with self._failing(_DRAFTS):
+            self._make_folder(f"{_DRAFTS}/any")
+            file = self._new_draft()
+        try:
+            yield file
+        finally:
+            # Removed before the lock goes, which closing does.
+            try:
+                os.unlink(file.name)
+            except FileNotFoundError:
+                pass
+            try:
+                file.close()
+            except OSError:
+                pass  # what could not be written has been told where it was flushed, or is not wanted
+
+    def publish(self, draft: BinaryIO, path: str) -> bool:
+        name = self._name(path)
+        with self._failing(path):
+            self._sync(draft)
+            self._make_folder(path)
+            try:
+                os.link(draft.name, name)
+            except FileExistsError:
+                is_new = False
+            else:
+                is_new = True
+            # The other's link may not be durable yet either.
+            _sync_folder(os.path.dirname(name))
+        return is_new
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                with self._failing(path):
+                    os.unlink(self._name(path))
+            except FileNotFoundError:
+                continue
+
+    def abandoned_drafts(self) -> Sequence[str]:
+        found = []
+        try:
+            names = os.listdir(self._name(_DRAFTS))
+        except FileNotFoundError:
+            return []
+        for name in names:
+            path = f"{_DRAFTS}/{name}"
+            try:
+                with open(self._name(path), "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    found.append(path)
+            except (FileNotFoundError, BlockingIOError):
+                continue
+        return found
+
+    def _new_draft(self) -> BinaryIO:
+        for _ in range(_DRAFT_ATTEMPTS):
+            file = open(self._name(f"{_DRAFTS}/{uuid.uuid4().hex}"), "x+b")  # noqa: SIM115
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                continue
+            # Between its making and its lock somebody may have taken it for rubbish.
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+            file.close()
+        raise StoreError(f"Drafts in {self._name(_DRAFTS)} are removed as they are made; find out by whom.")
+
+    def _sync(self, draft: BinaryIO) -> None:
+        draft.flush()
+        os.fsync(draft.fileno())
+
+    def _make_folder(self, path: str) -> None:
+        """With all that are above it, each durable before anything is in it."""
+        missing, folder = [], os.path.dirname(self._name(path))
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for one in reversed(missing):
+            try:
+                os.mkdir(one)
+            except FileExistsError:
+                pass
+            _sync_folder(os.path.dirname(one))
+
+    def _name(self, path: str) -> str:
+        return os.path.join(self._folder, path)
+
+    @contextmanager
+    def _failing(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            name = self._name(path)
+            if error.errno in _NO_LINKS:
+                raise StoreError(
+                    f"{name} cannot be made: the file system refuses hard links ({error.strerror}). Choose a folder "
+                    "on one that has them, and whose files you own."
+                ) from error
+            raise StoreError(
+                f"{name}: {error.strerror or error}. See to the disk, then start again."
+            ) from error
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

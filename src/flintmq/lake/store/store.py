@@ -1,0 +1,96 @@
+"""Where a table's files are: a folder or a bucket, with the few operations that a table needs of it.
+
+    store = open_store("s3://lake/orders", {"endpoint": "http://127.0.0.1:9000"})
+    with store.draft() as draft:
+        pq.write_table(rows, draft)
+        store.publish(draft, "data/…parquet")       False if it is there already; then it is left as it is
+
+Invariant: what `publish` and `put_new` make appears whole or not at all, is never changed, and is durable when they
+return. Whether it was made is known when they return: after an answer that did not arrive they look. A store can be
+sent to workers; credentials that it took from the environment do not go with it.
+This module must not know what is in the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from flintmq.lake.tables.table import TableError
+
+
+class StoreError(TableError):
+    """The store failed, or refused; the message says which file, and why."""
+
+
+class Entry(NamedTuple):
+    path: str
+    size: int
+    modified_ms: int
+
+
+class Store(Protocol):
+    @property
+    def url(self) -> str:
+        """The folder's path, or the URL; without a slash at the end."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Those that were given and those that the environment named, without the environment's credentials."""
+
+    def get(self, path: str) -> bytes | None:
+        """None if there is no such file."""
+
+    def size(self, path: str) -> int | None:
+        """None if there is no such file."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """For reading parts of it; StoreError if there is no such file."""
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[Entry]:
+        """All files below a folder, however deep, whose path is behind `after`; in no order."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Over what is there."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Whether the file is this one: False if there is another.
+
+        `data` must have something that nobody else writes, or one's own can not be told from another's.
+        """
+
+    def draft(self) -> AbstractContextManager[BinaryIO]:
+        """A file to write to, gone at the end, unless it was published."""
+
+    def publish(self, draft: BinaryIO, path: str) -> bool:
+        """The draft under its name: False if there is a file of that name; it may be this one, from a lost answer."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Those that are there."""
+
+    def abandoned_drafts(self) -> Sequence[str]:
+        """Drafts of processes that died, for `delete`."""
+
+
+def open_store(url: str, settings: Mapping[str, str] | None = None) -> Store:
+    """Of a folder's path, `file://…` or `s3://…`; settings are named as in AWS_… variables, without AWS_."""
+    from flintmq.lake.store.local import LocalStore
+    from flintmq.lake.store.objects import ObjectStore
+
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return LocalStore(os.path.abspath(os.path.expanduser(url)))
+    if scheme == "file":
+        return LocalStore(os.path.abspath("/" + rest.lstrip("/")))
+    if scheme in ("s3", "s3a"):
+        return ObjectStore(f"s3://{rest.rstrip('/')}", settings or {})
+    raise StoreError(f"{url}: there is no store for {scheme}://; give a folder's path or s3://BUCKET/PREFIX.")
+
+
+def join(url: str, *names: str) -> str:
+    """A place below another."""
+    return "/".join((url.rstrip("/"), *names))

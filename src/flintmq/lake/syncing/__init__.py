@@ -1,0 +1,1 @@
+"""Copying topics into tables, exactly once."""

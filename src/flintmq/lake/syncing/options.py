@@ -1,0 +1,204 @@
+"""What a user asks of a sync, from the command line or from Python.
+
+Invariant: what cannot be is refused here with words that say what to write instead; nothing is ignored.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.scan.options import SourceOptions, Topics
+from flintmq.client.addresses import Address, parse_addresses
+from flintmq.errors import ConfigurationError
+from flintmq.lake.tables.partitioning import parse_partitioning
+from flintmq.lake.tables.table import Format, PartitionField
+
+RAW: Final = "raw"
+QUARANTINE_SUFFIX: Final = "__quarantine"
+PIECE_BYTES: Final = 128 * 1024 * 1024
+"""Of the log, in one file of the table."""
+
+_CLIENT_ID: Final = "flintmq-lake"
+_TOPIC: Final = "topic:"
+_PATIENCE_MS: Final = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How values become columns."""
+
+    kind: str = RAW
+    schema: str | None = None
+    """As its text."""
+    schema_file: str | None = None
+    """Of Protobuf, which may import others beside it; where it was is not kept."""
+    descriptors: bytes | None = None
+    """What became of that file."""
+    registry: str | None = None
+    subject: str | None = None
+    """In the registry."""
+    ids: tuple[int, ...] = ()
+    """Schemas in the registry that records turned out to have."""
+    message: str | None = None
+    """Protobuf: which of the messages that the schema declares."""
+    into: str | None = None
+    """One column for all that is decoded; None: each has its own."""
+
+    @property
+    def is_raw(self) -> bool:
+        return self.kind == RAW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncOptions:
+    topics: tuple[str, ...]
+    to: str
+    format: Format = Format.PARQUET
+    bootstrap: tuple[Address, ...]
+    decoding: Decoding = field(default_factory=Decoding)
+    partitioning: tuple[PartitionField, ...] = ()
+    quarantine_topic: str | None = None
+    """None: a table beside the other."""
+    allow_gaps: bool = False
+    group: str | None = None
+    """None: `lake-` and the topic."""
+    catalog: str | None = None
+    namespace: str | None = None
+    store: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the object store."""
+    piece_bytes: int = PIECE_BYTES
+    patience_ms: int = _PATIENCE_MS
+
+    @property
+    def source(self) -> SourceOptions:
+        """How records are read: committed ones only.
+
+        What retention takes meanwhile fails a worker's piece, gaps allowed or not: the next plan knows the range, and
+        tells of it where somebody listens, which a worker's log is not.
+        """
+        return SourceOptions(
+            bootstrap=self.bootstrap,
+            topics=Topics(names=self.topics),
+            columns=COLUMNS,
+            read_committed=True,
+            fail_on_loss=True,
+            client_id=_CLIENT_ID,
+            patience_ms=self.patience_ms,
+        )
+
+    def group_of(self, topic: str) -> str:
+        return self.group or f"lake-{topic}"
+
+
+def make_options(
+    topics: Sequence[str],
+    *,
+    to: str,
+    format: str = Format.PARQUET,
+    bootstrap_servers: str,
+    decode: str = RAW,
+    schema: str | None = None,
+    registry: str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    into: str | None = None,
+    partition_by: Sequence[str] = (),
+    quarantine: str = "table",
+    allow_gaps: bool = False,
+    group: str | None = None,
+    catalog: str | None = None,
+    namespace: str | None = None,
+    store: Mapping[str, str] | None = None,
+    piece_bytes: int = PIECE_BYTES,
+) -> SyncOptions:
+    """ConfigurationError says what is wrong."""
+    names = tuple(dict.fromkeys(topics))
+    if not names:
+        raise ConfigurationError("name the topics to sync")
+    about_decoding = {
+        "--schema": schema,
+        "--registry": registry,
+        "--subject": subject,
+        "--message": message,
+        "--into": into,
+    }
+    if decode == RAW and (given := [name for name, value in about_decoding.items() if value]):
+        raise ConfigurationError(f"{given[0]} is about decoding; say with --decode how values are to be read")
+    if schema and registry:
+        raise ConfigurationError("--schema and --registry exclude each other; give one of them")
+    text, file = (None, None) if schema is None else _schema(schema, decode)
+    if piece_bytes <= 0:
+        raise ConfigurationError(f"--file-size takes a size above 0, not {piece_bytes}")
+    return SyncOptions(
+        topics=names,
+        to=to,
+        format=_format(format),
+        bootstrap=tuple(parse_addresses(bootstrap_servers)),
+        decoding=Decoding(
+            kind=decode,
+            schema=text,
+            schema_file=file,
+            registry=registry,
+            subject=subject,
+            message=message,
+            into=into,
+        ),
+        partitioning=parse_partitioning(partition_by),
+        quarantine_topic=_quarantine_topic(quarantine, names),
+        allow_gaps=allow_gaps,
+        group=group,
+        catalog=catalog,
+        namespace=namespace,
+        store=dict(store or {}),
+        piece_bytes=piece_bytes,
+    )
+
+
+def parse_store_settings(texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE`."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise ConfigurationError(
+                f"--store {text}: expected NAME=VALUE, such as endpoint=http://127.0.0.1:9000"
+            )
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _schema(given: str, kind: str) -> tuple[str | None, str | None]:
+    """The text, or the file that it is in: a schema has spaces or braces, and a file is there."""
+    if not os.path.isfile(given):
+        if " " in given.strip() or "{" in given:
+            return given, None
+        raise ConfigurationError(f"--schema {given}: there is no such file, and it is no schema")
+    if kind == "protobuf":
+        return None, given
+    try:
+        with open(given, encoding="utf-8-sig") as file:
+            return file.read(), None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--schema {given}: {error}") from None
+
+
+def _format(text: str) -> Format:
+    try:
+        return Format(text)
+    except ValueError:
+        raise ConfigurationError(f"--format {text}: expected one of {', '.join(Format)}") from None
+
+
+def _quarantine_topic(text: str, topics: Sequence[str]) -> str | None:
+    if text == "table":
+        return None
+    name = text.removeprefix(_TOPIC)
+    if name == text or not name:
+        raise ConfigurationError(f"--quarantine {text}: expected table, or topic:NAME")
+    if name in topics:
+        raise ConfigurationError(f"--quarantine {text}: the topic is synced itself; take another")
+    return name

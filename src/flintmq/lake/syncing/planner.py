@@ -1,0 +1,235 @@
+"""What a sync has to do: for each topic the offsets that its table does not have yet, in pieces for the workers.
+
+    planner.plan(wanted) -> {topic: Plan}
+
+Invariant: the pieces of a partition are one stretch without a hole, from where the table ends to at most the last
+stable offset when the plan was made; `next_offsets` is where the table ends once they are in. Pieces end where
+segments end, so that whoever plans again after a kill finds the files that were made before. What retention has
+taken before the table had it is an error or, if that is allowed, a warning that names it; never silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from flintmq.arrow.scan.data_loss import span
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.scan.planner import Planner
+from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
+from flintmq.client.admin.segments import PartitionFiles
+from flintmq.client.admin.topics import TopicPartition, sizes
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.metadata import TopicView
+from flintmq.errors import FlintError, RequestError
+from flintmq.lake.tables.table import TopicProgress
+
+logger = logging.getLogger(__name__)
+
+PIECES_MAX: Final = 1024
+"""Of one topic in one commit: the driver holds what is said of their files. What is left comes with the next."""
+
+
+class SyncError(FlintError):
+    """A topic and its table do not fit; the message says what to do."""
+
+
+class Gap(SyncError):
+    """Records are gone from the topic before the table had them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A table as the plan needs to know it."""
+
+    name: str
+    progress: TopicProgress | None
+    """None if nothing was synced yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    topic: TopicView
+    pieces: tuple[Task, ...]
+    next_offsets: Mapping[int, int]
+    """By partition, all of them."""
+    ends: Mapping[int, int]
+    """The last stable offsets that were found."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it reaches the ends, not just as far as one commit goes."""
+        return all(self.next_offsets[partition] >= end for partition, end in self.ends.items())
+
+
+class SyncPlanner:
+    def __init__(
+        self, client: ClusterClient, options: SourceOptions, *, piece_bytes: int, allow_gaps: bool = False
+    ) -> None:
+        self._client = client
+        self._planner = Planner(client, options)
+        self._segments = SegmentFinder(client, options)
+        self._piece_bytes = piece_bytes
+        self._allow_gaps = allow_gaps
+
+    def topics(self) -> dict[str, TopicView]:
+        return self._planner.topics()
+
+    def ends(self, topics: Mapping[str, TopicView]) -> dict[TopicPartition, int]:
+        """The last stable offsets."""
+        return self._planner.latest(self._planner.partitions(topics))
+
+    def starts(self, topics: Mapping[str, TopicView]) -> dict[TopicPartition, int]:
+        return self._planner.earliest(self._planner.partitions(topics))
+
+    def plan(
+        self, wanted: Mapping[str, Wanted], topics: Mapping[str, TopicView]
+    ) -> dict[str, Plan | SyncError]:
+        """By topic: a plan, or why there can be none. `topics` are as the broker has just told them."""
+        partitions = [place for place in self._planner.partitions(topics) if place[0] in wanted]
+        earliest = self._planner.earliest(partitions)
+        latest = self._planner.latest(partitions)
+        ranges: list[OffsetRange] = []
+        plans: dict[str, Plan | SyncError] = {}
+        for name, table in wanted.items():
+            try:
+                ranges += [
+                    OffsetRange(
+                        name,
+                        topics[name].id,
+                        place[1],
+                        self._start(place, table, topics[name], earliest[place], latest[place]),
+                        latest[place],
+                    )
+                    for place in partitions
+                    if place[0] == name
+                ]
+            except SyncError as error:
+                plans[name] = error
+        by_topic: dict[str, list[list[Task]]] = {name: [] for name in wanted if name not in plans}
+        for pieces in self._pieces([one for one in ranges if one.size > 0], earliest, latest):
+            by_topic[range_of(pieces[0]).topic].append(pieces)
+        for name in by_topic:
+            chosen = _fair(by_topic[name], PIECES_MAX)
+            reached = {one.partition: one.start for one in ranges if one.topic == name}
+            for task in chosen:
+                piece = range_of(task)
+                reached[piece.partition] = max(reached[piece.partition], piece.end)
+            ends = {one.partition: one.end for one in ranges if one.topic == name}
+            plans[name] = Plan(topics[name], tuple(chosen), reached, ends)
+        return plans
+
+    def _start(
+        self, place: TopicPartition, table: Wanted, topic: TopicView, earliest: int, latest: int
+    ) -> int:
+        progress = table.progress
+        if progress is not None and progress.topic_id != topic.id.hex():
+            raise SyncError(
+                f"{topic.name} is not the topic that the table {table.name} was made from: it was deleted and "
+                f"made again (its id was {progress.topic_id}, and is {topic.id.hex()}). Sync it to another place "
+                "with --to, or move the table away first"
+            )
+        start = None if progress is None else progress.next_offsets.get(place[1])
+        if start is None:
+            return earliest
+        if start > latest:
+            raise SyncError(
+                f"the table {table.name} has {place[0]}-{place[1]} up to offset {start - 1}, and the topic ends "
+                f"before {latest}: the broker has lost records, or is another one. Look at the broker first; to go "
+                "on, sync to another place with --to"
+            )
+        if start < earliest:
+            lost = span(*place, start, earliest)
+            if not self._allow_gaps:
+                raise Gap(
+                    f"{lost} are deleted, and the table {table.name} does not have them: retention was faster than "
+                    "the sync. To go on without them use --allow-gaps; to keep more, raise the topic's retention"
+                )
+            logger.warning("%s are deleted, and the table %s goes on without them", lost, table.name)
+        return max(start, earliest)
+
+    def _pieces(
+        self,
+        ranges: Sequence[OffsetRange],
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> Iterator[list[Task]]:
+        """Of each range, in order."""
+        found = self._segments.find(ranges)
+        told = self._sizes({one.topic for one in ranges})
+        for one in ranges:
+            place = (one.topic, one.partition)
+            density = told.get(place, 0) / max(1, latest[place] - earliest[place])
+            files = found.get(place)
+            cut = cut_at_segments(
+                one,
+                None if files is None else files.files,
+                piece_bytes=self._piece_bytes,
+                bytes_per_offset=density,
+            )
+            yield [with_files(piece, files) for piece in cut]
+
+    def _sizes(self, topics: set[str]) -> dict[TopicPartition, int]:
+        try:
+            return sizes(self._client, topics)
+        except RequestError:
+            # Who may read a topic need not see the disks: what is in no segment is one piece then.
+            return {}
+
+
+def range_of(task: Task) -> OffsetRange:
+    return task if isinstance(task, OffsetRange) else task.wanted
+
+
+def cut_at_segments(
+    one: OffsetRange, files: PartitionFiles | None, *, piece_bytes: int, bytes_per_offset: float
+) -> list[OffsetRange]:
+    """Pieces of up to about `piece_bytes`, of whole segments; a larger one is cut by itself, evenly."""
+    pieces: list[OffsetRange] = []
+    begun, size = one.start, 0.0
+    for start, end, stretch in _stretches(one, files, bytes_per_offset):
+        if begun < start and size + stretch > piece_bytes:
+            pieces.append(one._replace(start=begun, end=start))
+            begun, size = start, 0.0
+        if stretch > piece_bytes:
+            *whole, last = one._replace(start=start, end=end).cut(ceil(stretch / piece_bytes))
+            pieces += whole
+            begun, size = last.start, stretch / (len(whole) + 1)
+        else:
+            size += stretch
+    if begun < one.end:
+        pieces.append(one._replace(start=begun))
+    return pieces
+
+
+def _stretches(
+    one: OffsetRange, files: PartitionFiles | None, bytes_per_offset: float
+) -> Iterator[tuple[int, int, float]]:
+    """The segments in the range and what lies between them, in order, each with about its bytes."""
+    position = one.start
+    for segment in () if files is None else files.segments:
+        start, end = max(position, segment.base_offset), min(one.end, segment.end_offset)
+        if start >= end:
+            continue
+        if position < start:
+            yield position, start, (start - position) * bytes_per_offset
+        yield start, end, segment.size * (end - start) / (segment.end_offset - segment.base_offset)
+        position = end
+    if position < one.end:
+        yield position, one.end, (one.end - position) * bytes_per_offset
+
+
+def _fair(by_partition: Sequence[Sequence[Task]], count_max: int) -> list[Task]:
+    """The first pieces of each partition, as many of one as of another, in the order of partitions."""
+    taken = [0] * len(by_partition)
+    left = count_max
+    while left > 0 and any(taken[at] < len(pieces) for at, pieces in enumerate(by_partition)):
+        for at, pieces in enumerate(by_partition):
+            if left > 0 and taken[at] < len(pieces):
+                taken[at] += 1
+                left -= 1
+    return [piece for pieces, count in zip(by_partition, taken, strict=True) for piece in pieces[:count]]

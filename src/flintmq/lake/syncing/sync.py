@@ -1,0 +1,309 @@
+"""Topics on their way into tables: plan, write, commit; once or again and again.
+
+    with Sync(spark, options) as sync:
+        sync.run()                       what is there now
+        sync.follow(interval_s=30)       until it is stopped
+
+    state → plan → workers write files → one commit of files and offsets     Conflict: from the beginning
+
+Invariant: what a commit adds was planned on the very state that it changes. Nothing else is kept between syncs, here
+or anywhere: a sync that is killed leaves files that no table names, and the next one begins where the table ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from flintmq.arrow.cluster_client import client_of
+from flintmq.client.admin.groups import set_offsets
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.metadata import TopicView
+from flintmq.errors import FlintError
+from flintmq.lake.syncing.metrics import Commit, Figures
+from flintmq.lake.syncing.options import SyncOptions, make_options
+from flintmq.lake.syncing.piece_runner import PASSING, PieceRunner, Result, Stopped, Work
+from flintmq.lake.syncing.planner import Plan, SyncError, SyncPlanner, Wanted, range_of
+from flintmq.lake.syncing.synced_table import Prepared, SyncedTable
+from flintmq.lake.tables.table import Conflict, TopicProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+_REPLANS_MAX: Final = 20
+"""In a row, of one topic, without a commit: because of conflicts, new schemas, or records that retention took."""
+_FAILURES_MAX: Final = 10
+"""Syncs in a row that may fail before following gives up."""
+_FAILURE_PAUSE_S: Final = 5.0
+
+
+def sync(
+    spark: SparkSession,
+    topics: str | Sequence[str],
+    *,
+    to: str,
+    format: str = "parquet",
+    bootstrap_servers: str = "localhost:9092",
+    interval_s: float | None = None,
+    on_commit: Callable[[Commit], None] = lambda commit: None,
+    **options: Any,
+) -> Outcome:
+    """Let tables below `to` have what topics have; with `interval_s`, again and again until KeyboardInterrupt.
+
+    `options` are those of `make_options`, and are named as on the command line: decode, schema, registry,
+    partition_by, quarantine, allow_gaps, group, catalog, store and so on.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    made = make_options(names, to=to, format=format, bootstrap_servers=bootstrap_servers, **options)
+    with Sync(spark, made, on_commit=on_commit) as under_way:
+        if interval_s is None:
+            return under_way.run()
+        under_way.follow(interval_s=interval_s)
+        return Outcome()
+
+
+class Unavailable(SyncError):
+    """Something that a sync needs is away, or never at rest; another time it may be there."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a sync did."""
+
+    commits: list[Commit] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.commits)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(one.quarantined for one in self.commits)
+
+
+@dataclass(slots=True)
+class _Run:
+    """How far one sync is."""
+
+    left: list[str]
+    """Topics that are not where they should be yet."""
+    outcome: Outcome = field(default_factory=Outcome)
+    goals: dict[str, Mapping[int, int]] = field(default_factory=dict)
+    """The ends when it began, so that it ends however fast others write."""
+    failures: dict[str, FlintError] = field(default_factory=dict)
+    replans: dict[str, int] = field(default_factory=dict)
+    """In a row."""
+
+    def advance(self, topic: str, next_offsets: Mapping[int, int]) -> None:
+        self.replans[topic] = 0
+        if all(next_offsets.get(partition, end) >= end for partition, end in self.goals[topic].items()):
+            self.left.remove(topic)
+
+    def is_reached(self, topic: TopicView, progress: TopicProgress | None) -> bool:
+        """Whether somebody else has brought the table where this sync wanted it.
+
+        It goes no further then: where two sync at once, the slower one would lose one race after the other.
+        """
+        goal = self.goals.get(topic.name)
+        if goal is None or progress is None or progress.topic_id != topic.id.hex():
+            return False
+        return all(progress.next_offsets.get(partition, 0) >= end for partition, end in goal.items())
+
+    def replan(self, topic: str) -> None:
+        self.replans[topic] = self.replans.get(topic, 0) + 1
+        if self.replans[topic] > _REPLANS_MAX:
+            raise Unavailable(
+                f"{topic}: the table or the topic has changed {_REPLANS_MAX} times in a row while it was synced; "
+                "see who else writes to the table, then sync again"
+            )
+
+    def fail(self, topic: str, error: FlintError) -> None:
+        self.failures[topic] = error
+        self.left.remove(topic)
+
+    @contextmanager
+    def failing(self, topic: str) -> Iterator[None]:
+        """What is raised within is the topic's failure, and nobody else's."""
+        try:
+            yield
+        except Stopped:
+            raise
+        except FlintError as error:
+            self.fail(topic, error)
+
+
+def _together(failures: Mapping[str, FlintError]) -> FlintError:
+    if len(failures) == 1:
+        return next(iter(failures.values()))
+    text = "\n".join(f"{topic}: {error}" for topic, error in failures.items())
+    may_pass = all(isinstance(error, (Unavailable, *PASSING)) for error in failures.values())
+    return Unavailable(text) if may_pass else SyncError(text)
+
+
+class Sync:
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: SyncOptions,
+        *,
+        figures: Figures | None = None,
+        tell: Callable[[int, int], None] = lambda done, total: None,
+        on_commit: Callable[[Commit], None] = lambda commit: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.figures = figures or Figures()
+        self._options = options
+        self._tell = tell
+        self._on_commit = on_commit
+        self._clock = clock
+        self._stop = threading.Event()
+        self._client: ClusterClient = client_of(options.source)
+        self._planner = SyncPlanner(
+            self._client, options.source, piece_bytes=options.piece_bytes, allow_gaps=options.allow_gaps
+        )
+        self._runner = PieceRunner(spark)
+        self._tables = {name: SyncedTable(name, options, self._client) for name in options.topics}
+
+    def __enter__(self) -> Sync:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._runner.__exit__(kind, error, traceback)
+        self._client.close()
+
+    def stop(self) -> None:
+        """Of any thread, or of a signal's handler: what runs ends soon, by Stopped if something was under way."""
+        self._stop.set()
+
+    def run(self) -> Outcome:
+        """Let the tables have all that was committed to the topics when this began.
+
+        A topic that fails does not keep the others; what was wrong with it is raised when they are done.
+        """
+        run = _Run(left=list(self._options.topics))
+        while run.left:
+            if self._stop.is_set():
+                raise Stopped("stopped between two commits")
+            self._round(run)
+        if run.failures:
+            raise _together(run.failures)
+        return run.outcome
+
+    def follow(self, *, interval_s: float, on_sync: Callable[[], None] = lambda: None) -> None:
+        """Sync again and again, with `interval_s` from one beginning to the next, until it is stopped."""
+        failures = 0
+        while not self._stop.is_set():
+            begun, pause_s = self._clock(), interval_s
+            try:
+                self.run()
+                failures = 0
+            except Stopped:
+                return
+            except (Unavailable, *PASSING) as error:
+                failures += 1
+                if failures >= _FAILURES_MAX:
+                    raise
+                logger.error("this sync failed, and the next will try again: %s", error)
+                pause_s = max(interval_s, _FAILURE_PAUSE_S)
+            on_sync()
+            self._stop.wait(max(0.0, begun + pause_s - self._clock()))
+
+    # ---- one round: at most one commit for each topic
+
+    def _round(self, run: _Run) -> None:
+        begun = self._clock()
+        topics = self._planner.topics()
+        prepared: dict[str, Prepared] = {}
+        for name in list(run.left):
+            with run.failing(name):
+                table = self._tables[name].prepare(topics[name])
+                if run.is_reached(topics[name], table.progress):
+                    run.left.remove(name)
+                    self.figures.set_synced(name, table.location, now_s=time.time())
+                else:
+                    prepared[name] = table
+        planned = self._planner.plan(
+            {name: Wanted(one.location, one.progress) for name, one in prepared.items()}, topics
+        )
+        plans: dict[str, Plan] = {}
+        for name, plan in planned.items():
+            if isinstance(plan, SyncError):
+                run.fail(name, plan)
+            else:
+                plans[name] = plan
+                run.goals.setdefault(name, plan.ends)
+        work = [Work(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.pieces]
+        targets = [prepared[name].target for name in plans]
+        results = self._runner.run(work, targets, tell=self._tell, is_stopped=self._stop.is_set)
+        by_topic: dict[str, list[Result]] = {name: [] for name in plans}
+        for one, result in zip(work, results, strict=True):
+            by_topic[range_of(one.task).topic].append(result)
+        for name, plan in plans.items():
+            with run.failing(name):
+                if self._commit(prepared[name], plan, by_topic[name], run.outcome, begun):
+                    run.advance(name, plan.next_offsets)
+                else:
+                    run.replan(name)
+
+    def _commit(
+        self, table: Prepared, plan: Plan, results: list[Result], outcome: Outcome, begun: float
+    ) -> bool:
+        """Whether it is done, not to be planned again."""
+        name = plan.topic.name
+        lag = {partition: plan.ends[partition] - plan.next_offsets[partition] for partition in plan.ends}
+        if not results and not table.has_news(plan):
+            self.figures.set_synced(name, table.location, now_s=time.time())
+            self.figures.set_lag(name, table.location, lag)
+            return True
+        if not self._all_written(table, results):
+            return False
+        if self._stop.is_set():
+            raise Stopped("stopped before the commit; the next sync takes the files that are done")
+        try:
+            table.commit(plan, [one.written for one in results if one.written is not None])
+        except Conflict as conflict:
+            self.figures.add_conflict(name, table.location)
+            logger.info("%s is planned again: %s", name, conflict)
+            return False
+        commit = replace(table.told(plan, results, seconds=self._clock() - begun), lag=lag)
+        self.figures.add(commit)
+        if plan.is_complete:
+            self.figures.set_synced(name, table.location, now_s=time.time())
+        outcome.commits.append(commit)
+        self._publish(name, plan.next_offsets)
+        self._on_commit(commit)
+        return True
+
+    def _all_written(self, table: Prepared, results: list[Result]) -> bool:
+        """False if what was found on the way asks for another plan; an error if no plan would help."""
+        new_schemas = {one for result in results for one in result.new_schemas}
+        if new_schemas:
+            table.learn(new_schemas)
+            return False
+        failed = [one for one in results if one.error]
+        if any(one.is_lost for one in failed):
+            # Retention, or somebody who deleted the topic: the next plan tells exactly.
+            logger.info("%s is planned again: %s", table.topic, failed[0].error)
+            return False
+        for one in failed:
+            raise Unavailable(one.error) if one.may_pass else SyncError(one.error)
+        return True
+
+    def _publish(self, topic: str, next_offsets: Mapping[int, int]) -> None:
+        """Let a consumer group say how far the table is. It only tells: the table is what counts."""
+        group = self._options.group_of(topic)
+        offsets = {(topic, partition): offset for partition, offset in next_offsets.items()}
+        try:
+            set_offsets(self._client, group, offsets)
+        except FlintError as error:
+            logger.warning("the progress of %s could not be published as group %s: %s", topic, group, error)

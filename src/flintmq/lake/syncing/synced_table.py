@@ -1,0 +1,189 @@
+"""One table of a sync: made if it is not there, looked at before each plan, committed to after it.
+
+    prepared = table.prepare(topic)
+    prepared.target            for the workers
+    prepared.commit(plan, written)
+
+Invariant: a `Prepared` belongs to one state of the table, whose quarantine is settled; its commit changes that state
+or none. This module must not know Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flintmq.arrow.write.options import SinkOptions
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.metadata import TopicView
+from flintmq.errors import ConfigurationError
+from flintmq.lake.store.store import join, open_store
+from flintmq.lake.syncing.metrics import Commit
+from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
+from flintmq.lake.syncing.piece_runner import Result
+from flintmq.lake.syncing.piece_writer import Layout, Target, Written
+from flintmq.lake.syncing.planner import Plan
+from flintmq.lake.syncing.quarantine import Pending, Quarantine, TableQuarantine, with_pending
+from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
+from flintmq.lake.syncing.table_decoding import SHAPE, Shapes
+from flintmq.lake.tables.factory import NAMESPACE, open_table
+from flintmq.lake.tables.partitioning import check_partitioning
+from flintmq.lake.tables.schema_evolution import same
+from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, Table, TopicProgress
+
+
+class SyncedTable:
+    def __init__(self, topic: str, options: SyncOptions, client: ClusterClient) -> None:
+        self._topic = topic
+        self._options = options
+        self._client = client
+        self._table = table_of(options, topic)
+        self._shapes = Shapes(topic, options, client)
+        self._quarantine: Quarantine | None = None
+
+    def prepare(self, topic: TopicView) -> Prepared:
+        state = self._table.state() or self._create(topic)
+        self._check_partitioning(state)
+        quarantine = self._quarantine_of(state)
+        if quarantine is not None:
+            if (pending := Pending.of(state, self._topic)) is not None:
+                quarantine.settle(pending)
+            quarantine.check(self._topic, state.progress.get(self._topic))
+        shaper = self._shapes.of(state)
+        schema = self._table.evolved(state, shaper.schema)
+        layout = Layout(
+            store=open_store(self._table.location, self._options.store),
+            schema=schema,
+            partitioning=state.partitioning,
+        )
+        target = Target(
+            source=self._options.source,
+            shaper=shaper,
+            rows=layout,
+            digest=layout.digest(self._shapes.text),
+            poison=None if quarantine is None else quarantine.layout(),
+        )
+        return Prepared(self._topic, self._table, state, target, quarantine, self._shapes)
+
+    def _create(self, topic: TopicView) -> State:
+        shaper = self._shapes.first(topic)
+        check_partitioning(self._options.partitioning, shaper.schema)
+        try:
+            return self._table.create(
+                shaper.schema,
+                partitioning=self._options.partitioning,
+                properties={SHAPE: self._shapes.text},
+            )
+        except Conflict:
+            # Somebody else has made it meanwhile.
+            state = self._table.state()
+            assert state is not None
+            return state
+
+    def _check_partitioning(self, state: State) -> None:
+        asked = self._options.partitioning
+        if asked and asked != tuple(state.partitioning):
+            raise ConfigurationError(
+                f"{self._table.location} is partitioned by {_named(state.partitioning) or 'nothing'}, and cannot "
+                f"be by {_named(asked)} from now on; leave --partition-by out, or sync to another place with --to"
+            )
+
+    def _quarantine_of(self, state: State) -> Quarantine | None:
+        if self._options.decoding.is_raw:
+            return None
+        if self._quarantine is None:
+            self._quarantine = quarantine_of(self._options, self._topic, self._client)
+        return self._quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    topic: str
+    _table: Table
+    _state: State
+    target: Target
+    _quarantine: Quarantine | None
+    _shapes: Shapes
+
+    @property
+    def location(self) -> str:
+        return self._table.location
+
+    @property
+    def progress(self) -> TopicProgress | None:
+        return self._state.progress.get(self.topic)
+
+    def has_news(self, plan: Plan) -> bool:
+        """Whether a plan without pieces says something that the table does not know: where it begins, after a gap."""
+        progress = self.progress
+        if progress is None:
+            return any(offset > 0 for offset in plan.next_offsets.values())
+        return any(
+            progress.next_offsets.get(partition, 0) < offset
+            for partition, offset in plan.next_offsets.items()
+        )
+
+    def learn(self, schema_ids: Iterable[int]) -> None:
+        """Schemas that values have, and whose columns the table is to have from the next plan on."""
+        self._shapes.learn(schema_ids)
+
+    def commit(self, plan: Plan, written: Sequence[Written]) -> None:
+        """Conflict if the table is not what the plan was made on."""
+        progress = TopicProgress(plan.topic.id.hex(), dict(plan.next_offsets))
+        poison = tuple(file for one in written for file in one.poison)
+        pending = Pending(self.topic, progress, poison) if poison else None
+        schema = self.target.rows.schema
+        properties = {**self._state.properties, SHAPE: self._shapes.text}
+        self._table.commit(
+            Change(
+                base=self._state,
+                added=[file for one in written for file in one.rows],
+                schema=None if same(schema, self._state.schema) else schema,
+                progress={**self._state.progress, self.topic: progress},
+                properties=with_pending(properties, pending),
+            )
+        )
+        if pending is not None and self._quarantine is not None:
+            self._quarantine.settle(pending)
+
+    def told(self, plan: Plan, results: Sequence[Result], *, seconds: float) -> Commit:
+        written = [one.written for one in results if one.written is not None]
+        files = [file for one in written for file in one.rows]
+        return Commit(
+            topic=self.topic,
+            table=self.location,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes=sum(file.size for file in files),
+            quarantined=sum(file.rows for one in written for file in one.poison),
+            seconds=seconds,
+            lag={},
+        )
+
+
+def table_of(options: SyncOptions, name: str) -> Table:
+    return open_table(
+        options.to,
+        name,
+        options.format,
+        settings=options.store,
+        catalog=options.catalog,
+        namespace=options.namespace or NAMESPACE,
+    )
+
+
+def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Quarantine:
+    name = topic + QUARANTINE_SUFFIX
+    if options.quarantine_topic is None:
+        return TableQuarantine(table_of(options, name), options.store)
+    return TopicQuarantine(
+        client,
+        options.quarantine_topic,
+        store=open_store(join(options.to, name), options.store),
+        group=f"{options.group_of(topic)}-quarantine",
+        sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
+    )
+
+
+def _named(fields: Sequence[PartitionField]) -> str:
+    return ", ".join(f"{one.column}:{one.transform}" for one in fields)

@@ -1,0 +1,157 @@
+"""How the values of a topic become columns of its table: chosen when the table is made, and kept with it.
+
+    shapes.first(topic)       for a table that is not there yet
+    shapes.of(state)          for one that is
+
+Invariant: what a table was begun with, kind of decoding and where columns go, stays so; schemas may grow. The text
+that is kept with the table says all that it takes to shape records so again, but for passwords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+import pyarrow as pa
+
+from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.range_reader import read_range
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.metadata import TopicView
+from flintmq.errors import ConfigurationError
+from flintmq.lake.syncing.options import Decoding, SyncOptions
+from flintmq.lake.syncing.row_decoder import Shaper
+from flintmq.lake.tables.table import State
+
+SHAPE: Final = "flintmq.shape"
+
+_JSON: Final = "json"
+_SAMPLE_OFFSETS: Final = 10_000
+"""Shared by all partitions."""
+
+
+class Shapes:
+    """Of one topic."""
+
+    def __init__(self, topic: str, options: SyncOptions, client: ClusterClient) -> None:
+        self._topic = topic
+        self._options = options
+        self._client = client
+        self._decoding = options.decoding
+        self._shaper: Shaper | None = None
+
+    @property
+    def text(self) -> str:
+        """What is kept with the table."""
+        kept = replace(self._decoding, registry=_without_password(self._decoding.registry), schema_file=None)
+        return msgspec.json.encode(kept).decode()
+
+    def first(self, topic: TopicView) -> Shaper:
+        if self._shaper is None:
+            asked = self._decoding
+            if asked.kind == _JSON and asked.schema is None and asked.registry is None:
+                self._decoding = replace(asked, schema=self._inferred(topic))
+            self._shaper = self._made()
+        return self._shaper
+
+    def of(self, state: State) -> Shaper:
+        kept, asked = kept_decoding(state), self._decoding
+        if (kept.kind, kept.into) != (asked.kind, asked.into):
+            raise ConfigurationError(
+                f"the table of {self._topic} holds {_named(kept)}, and cannot hold {_named(asked)} from now on; "
+                "say it as it was, or sync to another place with --to"
+            )
+        if self._shaper is None:
+            if not (asked.schema or asked.schema_file or asked.registry):
+                # Not even a registry's password is said anew: it goes on as it was begun.
+                self._decoding = kept
+            elif asked.registry is not None:
+                self._decoding = replace(asked, subject=asked.subject or kept.subject, ids=kept.ids)
+            self._shaper = self._made()
+        return self._shaper
+
+    def learn(self, schema_ids: Iterable[int]) -> None:
+        """The next shaper has the columns of these schemas of the registry too."""
+        known = self._decoding.ids
+        self._decoding = replace(self._decoding, ids=(*known, *sorted(set(schema_ids) - set(known))))
+        self._shaper = self._made()
+
+    def _made(self) -> Shaper:
+        decoding = self._decoding
+        if decoding.is_raw:
+            return Shaper()
+        if decoding.registry is not None and decoding.subject is None:
+            self._decoding = decoding = replace(decoding, subject=f"{self._topic}-value")
+        if decoding.schema_file is not None:
+            decoder = _opened(decoding)
+            self._decoding = replace(decoding, schema_file=None, descriptors=decoder.files)
+            return Shaper(decoder, into=decoding.into)
+        return shaper_of(decoding)
+
+    def _inferred(self, topic: TopicView) -> str:
+        """Columns of the first records, as a text."""
+        from flintmq.arrow.formats import ddl
+        from flintmq.arrow.formats.json.inference import infer
+
+        values = pa.chunked_array(self._sample(topic), pa.binary())
+        if not len(values):
+            raise ConfigurationError(
+                f"{self._topic} is empty: name the columns with --schema, such as 'id long, name string'"
+            )
+        return ddl.write(infer(values))
+
+    def _sample(self, topic: TopicView) -> Iterator[pa.Array]:
+        places = [(topic.name, index) for index in sorted(topic.partitions)]
+        starts = offsets(self._client, places, EARLIEST)
+        ends = offsets(self._client, places, LATEST, read_committed=True)
+        share = max(1, _SAMPLE_OFFSETS // len(places))
+        for place in places:
+            wanted = OffsetRange(
+                topic.name, topic.id, place[1], starts[place], min(ends[place], starts[place] + share)
+            )
+            if wanted.size <= 0:
+                continue
+            # A sample does without what retention takes meanwhile.
+            for batch in read_range(wanted, ("value",), replace(self._options.source, fail_on_loss=False)):
+                yield batch.column(0)
+
+
+def shaper_of(decoding: Decoding) -> Shaper:
+    """As the text that is kept with a table says; whoever reads its rows again shapes them so."""
+    return Shaper() if decoding.is_raw else Shaper(_opened(decoding), into=decoding.into)
+
+
+def _opened(decoding: Decoding) -> Any:
+    from flintmq.arrow.formats import open_decoder
+
+    return open_decoder(
+        decoding.kind,
+        schema=decoding.descriptors or decoding.schema,
+        schema_file=decoding.schema_file,
+        message=decoding.message,
+        registry=decoding.registry,
+        subject=decoding.subject,
+        ids=decoding.ids,
+    )
+
+
+def kept_decoding(state: State) -> Decoding:
+    """How the rows of a table were made."""
+    text = state.properties.get(SHAPE)
+    return Decoding() if text is None else msgspec.json.decode(text, type=Decoding)
+
+
+def _named(decoding: Decoding) -> str:
+    where = f" --into {decoding.into}" if decoding.into else ""
+    return f"--decode {decoding.kind}{where}"
+
+
+def _without_password(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

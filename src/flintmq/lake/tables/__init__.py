@@ -1,0 +1,1 @@
+"""Tables of every format behind one protocol."""

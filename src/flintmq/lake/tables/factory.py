@@ -1,0 +1,69 @@
+"""From a place, a name and a format to a table.
+
+    table = open_table("s3://lake", "orders", Format.DELTA)      ROOT/<name>, or <namespace>.<name> in a catalog
+
+Formats are imported when they are asked for: each needs a library of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from flintmq.lake.store.store import Store, join, open_store
+from flintmq.lake.tables.table import Format, Table, TableError
+
+NAMESPACE: Final = "flintmq"
+
+
+class Opened(NamedTuple):
+    table: Table
+    store: Store
+    """The table's own: paths in it are those of its files."""
+
+
+def open_with_store(
+    root: str,
+    name: str,
+    format: Format | str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    catalog: str | None = None,
+    namespace: str | None = None,
+) -> Opened:
+    table = open_table(
+        root, name, format, settings=settings, catalog=catalog, namespace=namespace or NAMESPACE
+    )
+    return Opened(table, open_store(table.location, settings))
+
+
+def open_table(
+    root: str,
+    name: str,
+    format: Format | str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    catalog: str | None = None,
+    namespace: str = NAMESPACE,
+) -> Table:
+    """The table need not be there: its `state` is None then.
+
+    `settings` are the store's. `catalog` is the name of one that pyiceberg knows, or `sqlite:///FILE`; without it
+    `ROOT/catalog.db` is taken.
+    """
+    format = Format(format)
+    if catalog is not None and format is not Format.ICEBERG:
+        raise TableError(f"A table of the format {format} is in no catalog; leave the catalog out.")
+    store = open_store(join(open_store(root, settings).url, name), settings)
+    if format is Format.PARQUET:
+        from flintmq.lake.tables.parquet import PlainTable
+
+        return PlainTable(store)
+    if format is Format.DELTA:
+        from flintmq.lake.tables.delta.table import DeltaTable
+
+        return DeltaTable(store)
+    from flintmq.lake.tables.iceberg.catalogs import open_catalog
+    from flintmq.lake.tables.iceberg.table import IcebergTable
+
+    return IcebergTable(store, open_catalog(root, catalog, settings), (namespace, name))

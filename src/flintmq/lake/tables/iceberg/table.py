@@ -1,0 +1,326 @@
+"""Iceberg tables, through pyiceberg and whichever catalog.
+
+Invariant: every change of ours is a new snapshot on the branch main, and is refused by the catalog unless main is
+where the change was planned on; progress and properties go in the same transaction. Pyiceberg's own retry is off: it
+would add the same rows on top of somebody else's. Data files are described by their footers and never opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.manifest import DataFile as Entry
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table as Loaded
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Snapshot
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from flintmq.lake.store.store import Entry as StoreEntry
+from flintmq.lake.store.store import Store, StoreError
+from flintmq.lake.tables import schema_evolution
+from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.file_entry import data_file
+from flintmq.lake.tables.iceberg import entries
+from flintmq.lake.tables.iceberg import progress as iceberg_progress
+from flintmq.lake.tables.iceberg.catalogs import location_of
+from flintmq.lake.tables.iceberg.snapshots import NO_RETRY, kept_snapshots, lists_of, slim_copy
+from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
+from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, TableError
+
+logger = logging.getLogger(__name__)
+
+_PROPERTIES: Final = {
+    **NO_RETRY,
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+SNAPSHOTS_KEPT: Final = 500
+_MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
+"""Iceberg's own property, for who wants more of them."""
+_LOOKS: Final = 3
+"""How often a commit whose answer was lost is looked for."""
+
+
+class IcebergTable:
+    def __init__(self, store: Store, catalog: Catalog, identifier: tuple[str, str]) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._identifier = identifier
+        self._known: Loaded | None = None
+
+    @property
+    def location(self) -> str:
+        return self._store.url
+
+    def state(self) -> State | None:
+        try:
+            self._known = self._load()
+        except (NoSuchTableError, NoSuchNamespaceError):
+            self._known = None
+            return None
+        return self._state(self._known)
+
+    def create(
+        self,
+        schema: pa.Schema,
+        *,
+        partitioning: Sequence[PartitionField] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> State:
+        schema_evolution.check(schema)
+        made = entries.schema_of(schema)
+        try:
+            self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        except (NamespaceAlreadyExistsError, IntegrityError):
+            pass  # by somebody else, just now
+        try:
+            self._catalog.create_table(
+                self._identifier,
+                schema=made,
+                location=location_of(self.location),
+                partition_spec=entries.spec_of(made, partitioning),
+                properties={**_PROPERTIES, **to_texts({}, properties or {})},
+            )
+        except TableAlreadyExistsError as error:
+            raise Conflict(f"There is a table {self._name} already; read its state.") from error
+        except SQLAlchemyError as error:
+            raise TableError(f"{self._name} cannot be made in its catalog: {error}.") from error
+        state = self.state()
+        assert state is not None
+        return state
+
+    def commit(self, change: Change) -> State:
+        base = slim_copy(self._at(change.base))
+        transaction = base.transaction()
+        if change.schema is not None:
+            _evolve(transaction, schema_evolution.merge(change.base.schema, change.schema))
+        self._describe(transaction, change)
+        with self._reaching():
+            snapshot_id = self._put_files(transaction, base, change)
+        try:
+            transaction.commit_transaction()
+        except (CommitFailedException, ValidationException) as error:
+            raise Conflict(
+                f"{self._name} has been changed by somebody else; read its state and plan the change again."
+            ) from error
+        except Exception as error:  # of whichever catalog: whether it was done is not known yet
+            if not self._is_there(snapshot_id):
+                raise StoreError(
+                    f"{self._name}: the catalog did not say whether the commit was done, and it is not there: "
+                    f"{error}. Start again when the catalog answers."
+                ) from error
+        # Perhaps somebody has gone on since: the latest is what the next change is planned on.
+        self._known = self._load()
+        self._expire_many(self._known)
+        return self._state(self._known)
+
+    def evolved(self, state: State, schema: pa.Schema) -> pa.Schema:
+        merged = schema_evolution.merge(state.schema, schema)
+        transaction = self._at(state).transaction()
+        _evolve(transaction, merged)
+        return entries.arrow_of(transaction.table_metadata.schema())
+
+    def files(self, state: State) -> Iterable[DataFile]:
+        table = self._at(state)
+        for entry in self._entries(table):
+            spec = table.specs()[entry.spec_id]
+            yield data_file(
+                self._path(entry.file_path),
+                size=entry.file_size_in_bytes,
+                rows=entry.record_count,
+                values=entries.values_of(entry.partition, spec, table.schema()),
+                progress=state.progress,
+            )
+
+    def retained(self, state: State, *, since_ms: int) -> set[str]:
+        """Files of the snapshots that `expire` leaves."""
+        table = self._at(state)
+        kept = kept_snapshots(table, since_ms)
+        found = {self._path(entry.file_path) for entry in self._entries(table)}
+        seen: set[str] = set()
+        for snapshot in table.snapshots():
+            if snapshot.snapshot_id in kept:
+                found.update(self._files_of(table, snapshot, seen))
+        return found
+
+    def expire(self, state: State, *, before_ms: int) -> None:
+        """Older snapshots cannot be read any more; those that count stay."""
+        table = self._at(state)
+        kept = kept_snapshots(table, before_ms)
+        self._expire(table, [one for one in table.snapshots() if one.snapshot_id not in kept])
+
+    def metadata_orphans(self, state: State, *, before_ms: int) -> list[StoreEntry]:
+        """Lists of data files that no snapshot has, and that are too old to be of a commit under way."""
+        table = self._at(state)
+        needed = {self._path(path) for one in table.snapshots() for path in lists_of(table, one)}
+        return [
+            entry
+            for entry in self._store.list("metadata")
+            if entry.path.endswith(".avro") and entry.path not in needed and entry.modified_ms < before_ms
+        ]
+
+    def _expire_many(self, table: Loaded) -> None:
+        """Each commit costs more with every snapshot that is kept; a sync makes very many."""
+        kept = max(SNAPSHOTS_KEPT, int(table.metadata.properties.get(_MIN_SNAPSHOTS, 0)))
+        snapshots = sorted(table.snapshots(), key=lambda one: one.timestamp_ms)
+        if len(snapshots) <= kept * 1.2:
+            return
+        refs = {one.snapshot_id for one in table.refs().values()}
+        try:
+            self._expire(table, [one for one in snapshots[:-kept] if one.snapshot_id not in refs])
+        except (TableError, Conflict) as error:
+            logger.info("%s: old snapshots stay for now: %s", self._name, error)
+
+    def _expire(self, table: Loaded, old: Sequence[Snapshot]) -> None:
+        if not old:
+            return
+        try:
+            with self._reaching():
+                table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+        except (CommitFailedException, SQLAlchemyError) as error:
+            raise Conflict(f"{self._name} has been changed by somebody else; try again.") from error
+        # Each snapshot has a list of its own; what is in the lists may be in others too.
+        self._store.delete(self._path(one.manifest_list) for one in old)
+
+    def _files_of(self, table: Loaded, snapshot: Snapshot, seen: set[str]) -> Iterator[str]:
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                    yield self._path(entry.data_file.file_path)
+
+    def _describe(self, transaction: Transaction, change: Change) -> None:
+        progress = change.base.progress if change.progress is None else change.progress
+        properties = change.base.properties if change.properties is None else change.properties
+        texts = to_texts(progress, properties)
+        before = {
+            name: value
+            for name, value in transaction.table_metadata.properties.items()
+            if name.startswith(PREFIX)
+        }
+        if gone := before.keys() - texts.keys():
+            transaction.remove_properties(*gone)
+        if new := {name: value for name, value in texts.items() if before.get(name) != value}:
+            transaction.set_properties(new)
+
+    def _put_files(self, transaction: Transaction, base: Loaded, change: Change) -> int:
+        metadata = transaction.table_metadata
+        added = [
+            entries.entry_of(one, location_of(self.location), metadata.schema(), metadata.spec())
+            for one in change.added
+        ]
+        progress = change.base.progress if change.progress is None else change.progress
+        update = transaction.update_snapshot(snapshot_properties=iceberg_progress.summary_of(progress))
+        if not change.removed:
+            # Even without files: a snapshot is what others' commits are checked against.
+            with update.merge_append() as append:
+                for entry in added:
+                    append.append_data_file(entry)
+                return append.snapshot_id
+        present = {self._path(entry.file_path): entry for entry in self._entries(base)}
+        with update.overwrite() as overwrite:
+            for one in change.removed:
+                if one.path not in present:
+                    raise Conflict(
+                        f"{self._name}: {one.path} is not in the table any more; plan the change again."
+                    )
+                overwrite.delete_data_file(present[one.path])
+            for entry in added:
+                overwrite.append_data_file(entry)
+            return overwrite.snapshot_id
+
+    def _entries(self, table: Loaded) -> Iterator[Entry]:
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return
+        with self._reaching():
+            for manifest in snapshot.manifests(table.io):
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                    if entry.data_file.content is not DataFileContent.DATA:
+                        raise TableError(
+                            f"{self._name} has rows that were deleted by somebody else and not rewritten; rewrite "
+                            "its data files first."
+                        )
+                    yield entry.data_file
+
+    def _is_there(self, snapshot_id: int) -> bool:
+        failure: Exception | None = None
+        for _ in range(_LOOKS):
+            try:
+                return self._load().metadata.snapshot_by_id(snapshot_id) is not None
+            except Exception as error:  # as above
+                failure = error
+        raise StoreError(
+            f"{self._name}: it is not known whether the commit was done. Start again when the catalog answers; what "
+            f"is there then counts. {failure}"
+        ) from failure
+
+    def _state(self, table: Loaded) -> State:
+        said, properties = from_texts(table.metadata.properties)
+        progress = iceberg_progress.progress_of(table)
+        if progress != said:
+            logger.warning(
+                "%s has been rolled back; it goes on where the rows of its current snapshot end", self._name
+            )
+        return State(
+            version=table.metadata_location,
+            schema=entries.arrow_of(table.schema()),
+            partitioning=entries.partitioning_of(table.spec(), table.schema(), self._name),
+            progress=progress,
+            properties=properties,
+        )
+
+    def _at(self, state: State) -> Loaded:
+        for table in (self._known, None):
+            found = table or self._load()
+            if found.metadata_location == state.version:
+                return found
+        raise Conflict(
+            f"{self._name} has been changed by somebody else; read its state and plan the change again."
+        )
+
+    def _load(self) -> Loaded:
+        try:
+            with self._reaching():
+                return self._catalog.load_table(self._identifier)
+        except SQLAlchemyError as error:
+            raise StoreError(
+                f"The catalog of {self._name} cannot be read: {error}. See who holds it."
+            ) from error
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """What pyiceberg's own files meet: a disk that is full, a store that is away."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self._name}: its files cannot be reached: {error}. See to the disk or the store, then start again."
+            ) from error
+
+    def _path(self, file_path: str) -> str:
+        return file_path.removeprefix(location_of(self.location) + "/")
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self._identifier)
+
+
+def _evolve(transaction: Transaction, merged: pa.Schema) -> None:
+    with transaction.update_schema() as update:
+        update.union_by_name(entries.without_ids(merged))

@@ -1,0 +1,50 @@
+"""Progress and properties as the texts that formats keep: table properties whose names begin with `flintmq.`. Pure.
+
+flintmq.progress.<topic> = {"topic_id": "…", "next_offsets": {"0": 17}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from flintmq.lake.tables.table import TableError, TopicProgress
+
+PREFIX: Final = "flintmq."
+_PROGRESS: Final = "flintmq.progress."
+
+
+class _Kept(msgspec.Struct):
+    topic_id: str
+    next_offsets: dict[int, int]
+
+
+def to_texts(progress: Mapping[str, TopicProgress], properties: Mapping[str, str]) -> dict[str, str]:
+    texts = {}
+    for name, value in properties.items():
+        if not name.startswith(PREFIX) or name.startswith(_PROGRESS):
+            raise ValueError(f"A property of ours is named {PREFIX}…, and not {name}.")
+        texts[name] = value
+    for topic, one in progress.items():
+        offsets = dict(sorted(one.next_offsets.items()))
+        texts[_PROGRESS + topic] = msgspec.json.encode(_Kept(one.topic_id, offsets)).decode()
+    return texts
+
+
+def from_texts(texts: Mapping[str, str]) -> tuple[dict[str, TopicProgress], dict[str, str]]:
+    """Progress and the other properties of ours; what is not ours is left out."""
+    progress, properties = {}, {}
+    for name, value in texts.items():
+        if name.startswith(_PROGRESS):
+            try:
+                kept = msgspec.json.decode(value, type=_Kept)
+            except msgspec.MsgspecError as error:
+                raise TableError(
+                    f"The table's property {name} makes no sense ({error}); restore it."
+                ) from error
+            progress[name.removeprefix(_PROGRESS)] = TopicProgress(kept.topic_id, kept.next_offsets)
+        elif name.startswith(PREFIX):
+            properties[name] = value
+    return progress, properties
