@@ -96,7 +96,7 @@ def _declared(
     stage: Stage, out: str, folder: str, *, orders: str, otherwise: str | None = None, dead: str | None = None
 ) -> None:
     from flintmq.pipeline import load
-    from flintmq.pipeline.running import run
+    from flintmq.pipeline.runtime.runner import run
 
     path = os.path.join(folder, "pipeline.yaml")
     with open(path, "w") as file:

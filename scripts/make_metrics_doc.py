@@ -9,7 +9,7 @@ from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
 from flintmq.metrics import LATENCY_BOUNDS_S, Kind, Metric
 from flintmq.metrics.declared import SECTIONS
 from flintmq.metrics.exposition import number
-from flintmq.pipeline.metrics import METRICS as PIPELINE_METRICS
+from flintmq.pipeline.runtime.metrics import METRICS as PIPELINE_METRICS
 
 TARGET = Path(__file__).parent.parent / "docs" / "metrics.md"
 
@@ -17,7 +17,7 @@ INTRODUCTION = """\
 # Metrics
 
 <!-- Made by scripts/make_metrics_doc.py from src/flintmq/metrics/declared.py, src/flintmq/lake/syncing/metrics.py and
-src/flintmq/pipeline/metrics.py: do not edit. -->
+src/flintmq/pipeline/runtime/metrics.py: do not edit. -->
 
 A broker tells them at `http://127.0.0.1:30004/metrics` (the same at `/prometheus`), in the text format that
 Prometheus and most other collectors read; [operations.md](operations.md) says how to reach it from elsewhere.

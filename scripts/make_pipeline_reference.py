@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from flintmq.pipeline.declaration import Declared, Kind, Lasting, Part, fields_of
-from flintmq.pipeline.file_schema import docstring, parts, render_schema, sentence
-from flintmq.pipeline.problems import Rule
+from flintmq.pipeline.spec.declaration import Declared, Kind, Lasting, Part, fields_of
+from flintmq.pipeline.spec.json_schema import docstring, parts, render_schema, sentence
+from flintmq.pipeline.spec.problems import Rule
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS / "pipelines.schema.json"

@@ -28,8 +28,8 @@ from flintmq.cli.exits import Exit
 from flintmq.cli.main import main as command_line
 from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
 from flintmq.metrics.declared import SECTIONS
-from flintmq.pipeline.file_schema import render_schema
-from flintmq.pipeline.metrics import METRICS as PIPELINE_METRICS
+from flintmq.pipeline.runtime.metrics import METRICS as PIPELINE_METRICS
+from flintmq.pipeline.spec.json_schema import render_schema
 from flintmq.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from flintmq.settings.names import SHORT_NAMES
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.pipeline import examine
-from flintmq.pipeline.drawing import draw
+from flintmq.pipeline.plan.drawing import draw
 from support.broker_process import BrokerProcess, clean_environment
 
 TEXT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()

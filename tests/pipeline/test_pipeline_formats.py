@@ -14,7 +14,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import fastavro
 import pyarrow as pa
 
-from flintmq.pipeline.text_values import CsvDecoder, TextDecoder
+from flintmq.pipeline.sources.text_decoders import CsvDecoder, TextDecoder
 from support.pipelines import Flow, as_records, records_of
 from support.spark_topics import Topics
 

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.pipeline.lake_tables import open_lake_table
-from flintmq.pipeline.running import PipelineFailed
+from flintmq.pipeline.runtime.runner import PipelineFailed
+from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipelines import Flow, as_records, rows_of_table
 from support.spark_topics import Topics
 

@@ -17,8 +17,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import support.pipeline_program
 from flintmq.client.errors import ClientError
-from flintmq.pipeline.dead_letters import Publisher
-from flintmq.pipeline.lake_tables import open_lake_table
+from flintmq.pipeline.dead_letters.publisher import Publisher
+from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipeline_program import POINTS
 from support.pipelines import Flow, as_records, records_of, rows_of_table
 from support.spark_topics import Topics

@@ -10,10 +10,10 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.options import Topics as Chosen
 from flintmq.client.addresses import parse_addresses
-from flintmq.pipeline.dead_letters import Publisher
-from flintmq.pipeline.originals import InTheirTopics
-from flintmq.pipeline.replayed_source import InDeadLetters, Wanted
-from flintmq.pipeline.staging import Dead
+from flintmq.pipeline.dead_letters.publisher import Publisher
+from flintmq.pipeline.dead_letters.record_lookup import InTheirTopics
+from flintmq.pipeline.dead_letters.source import InDeadLetters, Wanted
+from flintmq.pipeline.dead_letters.staging import Dead
 from support.broker_process import BrokerProcess
 from support.pipelines import as_records, records_of
 from support.spark_topics import Topics

@@ -27,9 +27,9 @@ from flintmq.cli.pipeline_stop import command as stop
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.pipeline.control import AlreadyRunning, Control, read_status, request_stop
-from flintmq.pipeline.metrics import METRICS, figures_text
-from flintmq.pipeline.progress import Figures, SinkFigures
+from flintmq.pipeline.runtime.control import AlreadyRunning, Control, read_status, request_stop
+from flintmq.pipeline.runtime.metrics import METRICS, figures_text
+from flintmq.pipeline.runtime.progress import Figures, SinkFigures
 from support.broker_process import BrokerProcess
 from support.pipelines import Flow, as_records, records_of
 from support.spark_topics import Topics

@@ -8,8 +8,8 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.pipeline import PipelineError
-from flintmq.pipeline.failures import cause_of
-from flintmq.pipeline.running import PipelineFailed
+from flintmq.pipeline.runtime.failure_cause import cause_of
+from flintmq.pipeline.runtime.runner import PipelineFailed
 from support.pipelines import Flow, as_records
 from support.spark_topics import Topics
 

@@ -14,7 +14,7 @@ import deltalake
 import pyarrow as pa
 
 from flintmq.pipeline import PipelineError
-from flintmq.pipeline.lake_tables import open_lake_table
+from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipelines import Flow, as_records, records_of, rows_of_table
 from support.spark_topics import Topics
 

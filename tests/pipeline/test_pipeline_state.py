@@ -12,10 +12,10 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.pipeline import Pipeline, SqlStep, TopicSource
-from flintmq.pipeline.graph import Graph
-from flintmq.pipeline.model import TableSource
-from flintmq.pipeline.sql import AGGREGATES
-from flintmq.pipeline.stateful import keeps_state
+from flintmq.pipeline.runtime.stateful import keeps_state
+from flintmq.pipeline.spec.graph import Graph
+from flintmq.pipeline.spec.model import TableSource
+from flintmq.pipeline.spec.sql import AGGREGATES
 from support.pipelines import Flow, as_records, records_of
 from support.spark_topics import Topics
 

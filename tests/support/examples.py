@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flintmq.pipeline import load
-from flintmq.pipeline.running import Outcome, run
+from flintmq.pipeline.runtime.runner import Outcome, run
 from support.broker_process import clean_environment
 
 if TYPE_CHECKING:

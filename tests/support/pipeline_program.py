@@ -24,15 +24,17 @@ class Point(NamedTuple):
 
 
 POINTS = {
-    "checkpoint saved": Point("flintmq.pipeline.checkpoints", "Checkpoint.save", True),
+    "checkpoint saved": Point("flintmq.pipeline.runtime.checkpoint", "Checkpoint.save", True),
     "rows of a topic written": Point("flintmq.arrow.write.exactly_once", "ExactlyOnce.commit", False),
     "rows of a topic decided": Point("flintmq.arrow.write.ledger", "Ledger.write", True),
     "rows of a topic committed": Point("flintmq.arrow.write.exactly_once", "ExactlyOnce.commit", True),
-    "files of a table written": Point("flintmq.pipeline.lake_sink", "LakeSink._commit", False),
-    "files of a table committed": Point("flintmq.pipeline.lake_sink", "LakeSink._commit", True),
-    "dead letters found": Point("flintmq.pipeline.dead_letters", "Publisher.publish", False),
-    "dead letters written": Point("flintmq.pipeline.dead_letters", "Publisher._commit_offsets", False),
-    "dead letters committed": Point("flintmq.pipeline.dead_letters", "Publisher.publish", True),
+    "files of a table written": Point("flintmq.pipeline.sinks.lake", "LakeSink._commit", False),
+    "files of a table committed": Point("flintmq.pipeline.sinks.lake", "LakeSink._commit", True),
+    "dead letters found": Point("flintmq.pipeline.dead_letters.publisher", "Publisher.publish", False),
+    "dead letters written": Point(
+        "flintmq.pipeline.dead_letters.publisher", "Publisher._commit_offsets", False
+    ),
+    "dead letters committed": Point("flintmq.pipeline.dead_letters.publisher", "Publisher.publish", True),
 }
 
 

@@ -24,7 +24,7 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.lake.tables.factory import Opened
-from flintmq.pipeline.running import Outcome, RunOptions, run
+from flintmq.pipeline.runtime.runner import Outcome, RunOptions, run
 from flintmq.records.record import NewRecord
 
 if TYPE_CHECKING:

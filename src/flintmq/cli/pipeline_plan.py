@@ -35,7 +35,7 @@ def command(ctx: click.Context, file: str, is_ascii: bool, width: int) -> None:
     Needs neither Spark nor a broker. The same file always gives the same picture.
     """
     from flintmq.pipeline import examine
-    from flintmq.pipeline.drawing import draw
+    from flintmq.pipeline.plan.drawing import draw
 
     found = examine(file)
     show_problems(found.problems)

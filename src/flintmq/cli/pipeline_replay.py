@@ -75,8 +75,8 @@ def command(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     with ExitStack() as stack:
         spark, stop = stack.enter_context(session_to_stop(pipeline, master))
-        from flintmq.pipeline.replaying import replay_dead_letters, replay_from
-        from flintmq.pipeline.running import RunOptions
+        from flintmq.pipeline.runtime.replay import replay_dead_letters, replay_from
+        from flintmq.pipeline.runtime.runner import RunOptions
 
         stack.enter_context(showing_problems())
         screen = stack.enter_context(Screen(f"{pipeline.name}, again"))

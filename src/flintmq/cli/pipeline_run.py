@@ -24,7 +24,7 @@ from flintmq.cli.pipeline_screen import Screen
 
 if TYPE_CHECKING:
     from flintmq.pipeline import Change
-    from flintmq.pipeline.progress import Figures
+    from flintmq.pipeline.runtime.progress import Figures
 
 RUN_CODES = {**REMOTE_CODES, Exit.OK: "done, or stopped by a signal or by `flintmq pipeline stop`"}
 
@@ -81,7 +81,7 @@ def command(
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     from flintmq.metrics.serving import FiguresServer
-    from flintmq.pipeline.metrics import figures_text
+    from flintmq.pipeline.runtime.metrics import figures_text
 
     latest: list[Figures] = []
 
@@ -91,7 +91,7 @@ def command(
 
     with ExitStack() as stack:
         spark, stop = stack.enter_context(session_to_stop(pipeline, master))
-        from flintmq.pipeline.running import RunOptions, run
+        from flintmq.pipeline.runtime.runner import RunOptions, run
 
         stack.enter_context(showing_problems())
         screen = stack.enter_context(Screen(pipeline.name))

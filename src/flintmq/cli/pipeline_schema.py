@@ -22,6 +22,6 @@ def command() -> None:
     \b
     # yaml-language-server: $schema=pipelines.schema.json
     """
-    from flintmq.pipeline.file_schema import render_schema
+    from flintmq.pipeline.spec.json_schema import render_schema
 
     click.echo(render_schema(), nl=False)

@@ -15,7 +15,7 @@ import click
 from flintmq.cli.output import Row
 
 if TYPE_CHECKING:
-    from flintmq.pipeline.progress import Figures
+    from flintmq.pipeline.runtime.progress import Figures
 
 COLUMNS = ("sink", "batch", "rows", "rows/s", "lag", "batch ms", "state rows", "failed")
 NUMBERS = COLUMNS[1:]

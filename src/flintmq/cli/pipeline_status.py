@@ -36,7 +36,7 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     Needs neither Spark nor a broker: a run keeps its figures beside its checkpoint.
     """
     from flintmq.pipeline import examine
-    from flintmq.pipeline.control import control_folder, read_status
+    from flintmq.pipeline.runtime.control import control_folder, read_status
 
     found: list[dict[str, Any]] = []
     for file in files:

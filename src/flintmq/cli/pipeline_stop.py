@@ -36,7 +36,7 @@ def command(ctx: click.Context, file: str, timeout: float) -> None:
     The next run goes on where this one ends.
     """
     from flintmq.pipeline import examine
-    from flintmq.pipeline.control import control_folder, is_locked, request_stop
+    from flintmq.pipeline.runtime.control import control_folder, is_locked, request_stop
 
     examined = examine(file)
     if examined.pipeline is None:

@@ -16,7 +16,7 @@ from flintmq.demo.storing import Storing, revenue_windows, stored
 from flintmq.errors import FlintError
 
 if TYPE_CHECKING:
-    from flintmq.pipeline.progress import Figures as RunFigures
+    from flintmq.pipeline.runtime.progress import Figures as RunFigures
 
 _LOG_LINES: Final = 20
 _STOP_S: Final = 15.0
@@ -59,7 +59,7 @@ class Working:
 
     def _work(self) -> None:
         from flintmq.pipeline import load
-        from flintmq.pipeline.running import RunOptions, run
+        from flintmq.pipeline.runtime.runner import RunOptions, run
 
         figures = self._figures
         figures.stage = "Spark is starting"

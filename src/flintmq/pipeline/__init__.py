@@ -27,10 +27,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flintmq.pipeline.changes import Change, Fingerprint, changes, fingerprints
-from flintmq.pipeline.checking import Check, check
 from flintmq.pipeline.loading import Examined, examine, examine_all, load
-from flintmq.pipeline.model import (
+from flintmq.pipeline.spec.changes import Change, Fingerprint, changes, fingerprints
+from flintmq.pipeline.spec.model import (
     AnyNode,
     ConsoleSink,
     DedupStep,
@@ -49,7 +48,7 @@ from flintmq.pipeline.model import (
     TopicSink,
     TopicSource,
 )
-from flintmq.pipeline.parts import (
+from flintmq.pipeline.spec.parts import (
     DeadLetters,
     Decode,
     Dedup,
@@ -60,13 +59,14 @@ from flintmq.pipeline.parts import (
     Trigger,
     Watermark,
 )
-from flintmq.pipeline.places import Place
-from flintmq.pipeline.problems import PipelineError, Problem, Rule, Severity
+from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule, Severity
+from flintmq.pipeline.spec.source_map import Place
+from flintmq.pipeline.validate.structure import Check, check
 
 if TYPE_CHECKING:
-    from flintmq.pipeline.replaying import replay_dead_letters as replay_dead_letters
-    from flintmq.pipeline.replaying import replay_from as replay_from
-    from flintmq.pipeline.running import run as run
+    from flintmq.pipeline.runtime.replay import replay_dead_letters as replay_dead_letters
+    from flintmq.pipeline.runtime.replay import replay_from as replay_from
+    from flintmq.pipeline.runtime.runner import run as run
 
 __all__ = [
     "AnyNode",
@@ -113,9 +113,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "replay_dead_letters": "flintmq.pipeline.replaying",
-    "replay_from": "flintmq.pipeline.replaying",
-    "run": "flintmq.pipeline.running",
+    "replay_dead_letters": "flintmq.pipeline.runtime.replay",
+    "replay_from": "flintmq.pipeline.runtime.replay",
+    "run": "flintmq.pipeline.runtime.runner",
 }
 
 

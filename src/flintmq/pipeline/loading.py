@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import yaml
 
-from flintmq.pipeline.checking import Check, check
-from flintmq.pipeline.checking_files import check_files
-from flintmq.pipeline.checking_texts import check_texts
-from flintmq.pipeline.document import TEXT_MAX, compose
-from flintmq.pipeline.model import Pipeline
-from flintmq.pipeline.places import Place, Source, place_of
-from flintmq.pipeline.problems import PipelineError, Problem, Rule, Severity, in_order
-from flintmq.pipeline.reading import Reader
+from flintmq.pipeline.spec.document import TEXT_MAX, compose
+from flintmq.pipeline.spec.model import Pipeline
+from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule, Severity, in_order
+from flintmq.pipeline.spec.reader import Reader
+from flintmq.pipeline.spec.source_map import Place, Source, place_of
+from flintmq.pipeline.validate.files import check_files
+from flintmq.pipeline.validate.schema_texts import check_texts
+from flintmq.pipeline.validate.structure import Check, check
 
 
 @dataclass(frozen=True, slots=True)

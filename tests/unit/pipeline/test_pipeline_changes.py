@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.pipeline import Examined, Fingerprint, Pipeline, PipelineError, changes, fingerprints
-from flintmq.pipeline.changes import from_json
-from flintmq.pipeline.checkpoints import Checkpoint
+from flintmq.pipeline.runtime.checkpoint import Checkpoint
+from flintmq.pipeline.spec.changes import from_json
 
 Examine = Callable[..., Examined]
 

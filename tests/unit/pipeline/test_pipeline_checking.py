@@ -22,8 +22,8 @@ from flintmq.pipeline import (
     examine,
     examine_all,
 )
-from flintmq.pipeline.parts import TABLE_FORMATS
-from flintmq.pipeline.places import NOWHERE
+from flintmq.pipeline.spec.parts import TABLE_FORMATS
+from flintmq.pipeline.spec.source_map import NOWHERE
 
 Examine = Callable[..., Examined]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.arrow.formats import SchemaError, ddl
-from flintmq.pipeline.columns import ColumnsError, columns
+from flintmq.pipeline.spec.columns import ColumnsError, columns
 
 GOOD = [
     "id long",

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from flintmq.cli.main import main
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline import load
-from flintmq.pipeline.control import Control
+from flintmq.pipeline.runtime.control import Control
 
 GOOD = "name: x\nsources: {a: {topic: a}}\nsinks: {z: {from: a, console: 1}}\n"
 
@@ -90,7 +90,7 @@ import sys
 for name in ("pyarrow", "pyspark", "numpy", "pandas", "socket"):
     sys.modules[name] = None
 from flintmq.pipeline import load
-from flintmq.pipeline.drawing import draw
+from flintmq.pipeline.plan.drawing import draw
 draw(load("good.yaml"))
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
@@ -143,7 +143,7 @@ def test_a_checkpoint_that_cannot_be_made_is_told() -> None:
 )
 def test_a_damaged_checkpoint_is_told_with_what_to_do(folder: Path, data: str, words: str) -> None:
     pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
-    from flintmq.pipeline.checkpoints import Checkpoint
+    from flintmq.pipeline.runtime.checkpoint import Checkpoint
 
     (folder / ".flint" / "x").mkdir(parents=True)
     (folder / ".flint" / "x" / "pipeline.json").write_text(data, encoding="utf-8")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.pipeline import ConsoleSink, Pipeline, PythonStep, SqlStep, TopicSource, load
-from flintmq.pipeline.drawing import draw
+from flintmq.pipeline.plan.drawing import draw
 
 GOLDEN = Path(__file__).parent / "golden"
 UP, DOWN, LEFT, RIGHT = (-1, 0), (1, 0), (0, -1), (0, 1)

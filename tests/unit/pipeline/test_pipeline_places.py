@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.pipeline import Pipeline, Trigger, Watermark
-from flintmq.pipeline.document import compose, origins
-from flintmq.pipeline.durations import for_spark, in_words, parse_ms
-from flintmq.pipeline.places import Source, Text
+from flintmq.pipeline.spec.document import compose, origins
+from flintmq.pipeline.spec.durations import for_spark, in_words, parse_ms
+from flintmq.pipeline.spec.source_map import Source, Text
 
 
 def text_of(written: str) -> tuple[Source, Text]:
@@ -95,8 +95,8 @@ def test_spark_is_given_words_that_it_knows(text: str) -> None:
 
 def test_watermarks_and_triggers_reach_spark_in_its_words() -> None:
     pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
-    from flintmq.pipeline.sinks import triggered
-    from flintmq.pipeline.sources import with_watermark
+    from flintmq.pipeline.sinks.queries import triggered
+    from flintmq.pipeline.sources.frames import with_watermark
 
     frame, writer = Mock(), Mock()
     with_watermark(frame, Watermark(column="at", delay="10m"))

@@ -22,11 +22,11 @@ from flintmq.pipeline import (
     Watermark,
     load,
 )
-from flintmq.pipeline.checking import check
-from flintmq.pipeline.document import compose
-from flintmq.pipeline.places import Source, place_of
-from flintmq.pipeline.problems import Problem
-from flintmq.pipeline.reading import Reader
+from flintmq.pipeline.spec.document import compose
+from flintmq.pipeline.spec.problems import Problem
+from flintmq.pipeline.spec.reader import Reader
+from flintmq.pipeline.spec.source_map import Source, place_of
+from flintmq.pipeline.validate.structure import check
 
 Examine = Callable[..., Examined]
 

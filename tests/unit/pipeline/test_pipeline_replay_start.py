@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 
 from flintmq.errors import ConfigurationError
-from flintmq.pipeline import Examined, Pipeline, replaying
-from flintmq.pipeline.checkpoints import Checkpoint
+from flintmq.pipeline import Examined, Pipeline
+from flintmq.pipeline.runtime import replay as replaying
+from flintmq.pipeline.runtime.checkpoint import Checkpoint
 
 Examine = Callable[..., Examined]
 

@@ -21,7 +21,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
     ids=["table", "jdbc"],
 )
 def test_rows_that_replace_others_are_refused_before_a_row_is_written(sink: Sink) -> None:
-    from flintmq.pipeline.sinks import sink_writer
+    from flintmq.pipeline.sinks.queries import sink_writer
 
     with pytest.raises(PipelineError, match="rows that replace others cannot be written here yet"):
         sink_writer(MagicMock(), sink, Mock(), run="", once=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.pipeline.sql import read_query
-from flintmq.pipeline.sql_tokens import SqlError
+from flintmq.pipeline.spec.sql import read_query
+from flintmq.pipeline.spec.sql_tokens import SqlError
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""A pipeline drawn as text."""

@@ -1,0 +1,1 @@
+"""A pipeline running on Spark."""

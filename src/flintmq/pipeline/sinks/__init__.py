@@ -1,0 +1,1 @@
+"""Sinks of a pipeline as streaming queries."""

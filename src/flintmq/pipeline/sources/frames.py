@@ -1,0 +1,176 @@
+"""Sources as data frames: topics decoded, tables by the files that count, files by Spark.
+
+Invariant: a frame of a stream can be read again and again with the same rows for the same offsets. Tables of the lake
+are read as they are when the pipeline starts; files that no commit names are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from flintmq.arrow.scan.options import parse
+from flintmq.errors import ConfigurationError
+from flintmq.pipeline.dead_letters.staging import Stage
+from flintmq.pipeline.sources.decoded_source import NAME, SHAPING, encode_shaping
+from flintmq.pipeline.sources.decoders import decoder_of
+from flintmq.pipeline.sources.decoding import Shaping
+from flintmq.pipeline.spec.durations import for_spark
+from flintmq.pipeline.spec.model import FilesSource, Pipeline, Source, TableSource, TopicSource
+from flintmq.pipeline.spec.origin import ORIGIN
+from flintmq.pipeline.spec.parts import DEAD_LETTER, DROP, FAIL, Watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RAW: Final = "raw"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What all sources of a run have in common."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    origin: tuple[str, ...]
+    """The columns of the origin that the pipeline asks for."""
+    stage: Stage | None
+    schemas: MutableMapping[str, Any] = field(default_factory=dict)
+    """What was inferred, by source; kept with the checkpoint."""
+
+    def frame(self, source: Source) -> DataFrame:
+        if isinstance(source, TopicSource):
+            found = self.topic(source)
+        elif isinstance(source, TableSource):
+            found = self._table(source)
+        else:
+            found = self._files(source)
+        return with_watermark(found, source.watermark) if source.stream else found
+
+    def stage_of(self, *, is_stream: bool) -> Stage | None:
+        """Where bad records of a source or step are told of; None: they are only left out."""
+        return self.stage
+
+    def topic(self, source: TopicSource) -> DataFrame:
+        options = topic_options(self.pipeline, source)
+        if source.decode.format == _RAW:
+            return self._raw(source, options)
+        checked = parse(options)
+        decoder = decoder_of(self.pipeline, source, checked, self.schemas)
+        otherwise = otherwise_of(self.pipeline, source)
+        shaping = Shaping(
+            source.name,
+            decoder,
+            None if source.decode.into is None else str(source.decode.into),
+            self.origin,
+            otherwise,
+            self.stage_of(is_stream=source.stream) if otherwise in (DEAD_LETTER, DROP) else None,
+        )
+        _check_names(shaping)
+        return load_decoded(self.spark, source, options, shaping)
+
+    def _raw(self, source: TopicSource, options: dict[str, str]) -> DataFrame:
+        frame = load(self.spark, source, "flintmq", {**options, "includeHeaders": "true"})
+        own = {name: F.col(name.removeprefix("_")) for name in self.origin}
+        return frame.withColumns(own) if own else frame
+
+    def _table(self, source: TableSource) -> DataFrame:
+        path = self.pipeline.path(source.table)
+        if not source.stream:
+            from flintmq.pipeline.sources.lake_tables import open_lake_table
+
+            opened = open_lake_table(path, source.format, source.options)
+            state = opened.table.state()
+            if state is not None:
+                schema = from_arrow_schema(state.schema)
+                names = [f"{opened.table.location}/{one.path}" for one in opened.table.files(state)]
+                return self.spark.read.schema(schema).parquet(*names) if names else self._empty(schema)
+        elif source.format == "parquet":
+            schema = self.spark.read.options(**source.options).parquet(path).schema
+            return self.spark.readStream.schema(schema).options(**source.options).parquet(path)
+        reader: Any = self.spark.readStream if source.stream else self.spark.read
+        found: DataFrame = reader.format(source.format).options(**source.options).load(path)
+        return found
+
+    def _empty(self, schema: Any) -> DataFrame:
+        return self.spark.createDataFrame([], schema)
+
+    def _files(self, source: FilesSource) -> DataFrame:
+        reader: Any = self.spark.readStream if source.stream else self.spark.read
+        reader = reader.format(source.decode.format).options(**source.decode.options)
+        path = self.pipeline.path(source.files)
+        if source.decode.schema is not None:
+            reader = reader.schema(str(source.decode.schema))
+        elif source.stream and source.decode.format == "parquet":
+            reader = reader.schema(self.spark.read.parquet(path).schema)
+        found: DataFrame = reader.load(path)
+        return found
+
+
+def load(spark: SparkSession, source: TopicSource, format: str, options: dict[str, str]) -> DataFrame:
+    reader: Any = spark.readStream if source.stream else spark.read
+    found: DataFrame = reader.format(format).options(**options).load()
+    return found
+
+
+def load_decoded(
+    spark: SparkSession, source: TopicSource, options: dict[str, str], shaping: Shaping
+) -> DataFrame:
+    return load(spark, source, NAME, {**options, SHAPING: encode_shaping(shaping)})
+
+
+def topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
+    options = {
+        **source.options,
+        "kafka.bootstrap.servers": str(source.bootstrap_servers or pipeline.bootstrap_servers),
+        "subscribe": str(source.topic),
+    }
+    options.setdefault("kafka.isolation.level", "read_committed")
+    if source.start.startswith("{"):
+        options["startingOffsets"] = str(source.start)
+    elif source.start in ("earliest", "latest"):
+        # A table has what is there at the start, whatever `start` says of streams.
+        if source.stream or source.start == "earliest":
+            options["startingOffsets"] = str(source.start)
+    else:
+        since = datetime.fromisoformat(source.start)
+        options["startingTimestamp"] = str(int(since.timestamp() * 1000))
+        options.setdefault("startingOffsetsByTimestampStrategy", "latest" if source.stream else "error")
+    if source.stream:
+        options["groupId"] = str(source.group or f"{pipeline.name}.{source.name}")
+        if source.max_records is not None:
+            options["maxOffsetsPerTrigger"] = str(source.max_records)
+    return options
+
+
+def otherwise_of(pipeline: Pipeline, source: TopicSource) -> str:
+    """What becomes of records that cannot be decoded."""
+    if source.decode.otherwise is not None:
+        return str(source.decode.otherwise)
+    return FAIL if pipeline.dead_letters is None else DEAD_LETTER
+
+
+def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+    if watermark is None:
+        return frame
+    return frame.withWatermark(str(watermark.column), for_spark(watermark.delay))
+
+
+def without_origin(frame: DataFrame) -> DataFrame:
+    """As sinks take it."""
+    return frame.drop(*(name for name in frame.columns if name in ORIGIN))
+
+
+def _check_names(shaping: Shaping) -> None:
+    names: Sequence[str] = [shaping.into] if shaping.into else shaping.decoder.schema.names
+    for name in names:
+        if name.lower() in ORIGIN:
+            raise ConfigurationError(
+                f"the column {name} has the name of one that says where a record comes from "
+                f"({', '.join(ORIGIN)}); put what is decoded into a column of its own, such as `into: body`"
+            )

@@ -1,0 +1,1 @@
+"""A pipeline's file: its declaration, its text, its problems."""

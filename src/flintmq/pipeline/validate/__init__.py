@@ -1,0 +1,1 @@
+"""The checks of a pipeline that need no Spark."""
