@@ -24,7 +24,7 @@ import click
 from flintmq.arrow.scan.option_list import OPTIONS as SOURCE_OPTIONS
 from flintmq.arrow.write.options import SINK_OPTIONS
 from flintmq.broker.apis import APIS
-from flintmq.cli.exits import Exit
+from flintmq.cli.common.exit_codes import Exit
 from flintmq.cli.main import main as command_line
 from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
 from flintmq.metrics.declared import SECTIONS

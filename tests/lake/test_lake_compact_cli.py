@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from flintmq.cli.lake import command as lake
+from flintmq.cli.lake.main import command as lake
 from flintmq.lake.tables.table import Format
 from support.lake_files import TOPIC, rows_of
 from support.lake_places import Place

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
-from flintmq.cli.lake import command as lake
+from flintmq.cli.lake.main import command as lake
 from support.broker_process import BrokerProcess
 
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "lake.md").read_text()

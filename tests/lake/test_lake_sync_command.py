@@ -18,7 +18,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 from click.testing import CliRunner, Result
 
 import flintmq.lake
-from flintmq.cli.lake_bar import Bar
+from flintmq.cli.lake.progress_bar import Bar
 from flintmq.cli.main import main
 from flintmq.metrics.exposition import parse
 from support.broker_process import BrokerProcess

@@ -21,9 +21,9 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import flintmq.pipeline
-from flintmq.cli.pipeline_screen import Screen
-from flintmq.cli.pipeline_status import command as status
-from flintmq.cli.pipeline_stop import command as stop
+from flintmq.cli.pipeline.screen import Screen
+from flintmq.cli.pipeline.status import command as status
+from flintmq.cli.pipeline.stop import command as stop
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from flintmq.cli.spark_launch import spark_home
+from flintmq.cli.spark.launch import spark_home
 from flintmq.spark.session import LOOPBACK, environment
 
 MASTER = "org.apache.spark.deploy.master.Master"

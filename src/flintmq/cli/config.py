@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flintmq.cli.commands import Command
-from flintmq.cli.exits import LOCAL_CODES
-from flintmq.cli.output import note, print_json, print_table
-from flintmq.cli.sources import load_settings, source_options
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.output import note, print_json, print_table
+from flintmq.cli.common.settings_options import load_settings, source_options
 
 if TYPE_CHECKING:
     from flintmq.settings import Loaded

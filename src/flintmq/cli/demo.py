@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from flintmq.cli.commands import Command
-from flintmq.cli.exits import Exit
-from flintmq.cli.lake_options import check_installed
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.exit_codes import Exit
+from flintmq.cli.lake.options import check_installed
 
 
 @click.command(

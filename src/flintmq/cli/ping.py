@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from flintmq.cli.commands import Command
-from flintmq.cli.connecting import bootstrap_option, json_option, open_client
-from flintmq.cli.exits import LOCAL_CODES, Exit, Failure, failure_of
-from flintmq.cli.output import many, print_json
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
+from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit, Failure, failure_of
+from flintmq.cli.common.output import many, print_json
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError
 from flintmq.protocol.messages import ApiVersionsResponse

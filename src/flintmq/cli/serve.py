@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from flintmq.cli.commands import Command
-from flintmq.cli.exits import LOCAL_CODES, Exit, Failure, UsageFailure
-from flintmq.cli.output import note, warn
-from flintmq.cli.sources import load_settings, source_options
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit, Failure, UsageFailure
+from flintmq.cli.common.output import note, warn
+from flintmq.cli.common.settings_options import load_settings, source_options
 
 
 @click.command(

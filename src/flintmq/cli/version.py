@@ -7,9 +7,9 @@ import platform
 import click
 
 from flintmq import KAFKA_VERSION, __version__
-from flintmq.cli.commands import Command
-from flintmq.cli.exits import LOCAL_CODES
-from flintmq.cli.output import print_json
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.output import print_json
 
 
 @click.command(

@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from flintmq.cli.commands import Command, LazyGroup
-from flintmq.cli.exits import Exit, failure_of
+from flintmq.cli.common.command import Command, LazyGroup
+from flintmq.cli.common.exit_codes import Exit, failure_of
 from flintmq.cli.main import main
 from flintmq.client.addresses import Address
 from flintmq.client.errors import ConnectionLost, NoBrokerReached

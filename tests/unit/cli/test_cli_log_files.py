@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli.log_files import Batch, FileKind, FileReport, files_in, inspect, kind_of
+from flintmq.cli.log.files import Batch, FileKind, FileReport, files_in, inspect, kind_of
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import NewRecord, build_batch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli.damage_text import UNKNOWN_END
-from flintmq.cli.log_verification import VerifiedLog, logs_in, size_of, verify
+from flintmq.cli.common.damage import UNKNOWN_END
+from flintmq.cli.log.verification import VerifiedLog, logs_in, size_of, verify
 from flintmq.records.record import NewRecord, build_batch
 
 
@@ -100,7 +100,7 @@ def test_a_batch_that_is_being_written_is_waited_for(folder: Path, monkeypatch: 
         with path.open("ab") as file:
             file.write(batch(2)[40:] + batch(4))
 
-    monkeypatch.setattr("flintmq.cli.log_verification.time.sleep", broker)
+    monkeypatch.setattr("flintmq.cli.log.verification.time.sleep", broker)
     found = checked(folder)
     assert (found.damaged, found.records) == ([], 6)
 

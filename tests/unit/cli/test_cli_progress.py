@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.cli.damage_text import UNKNOWN_END, ranges_fields, ranges_text
-from flintmq.cli.progress import Progress, share
+from flintmq.cli.common.damage import UNKNOWN_END, ranges_fields, ranges_text
+from flintmq.cli.common.progress import Progress, share
 
 
 class Clock:

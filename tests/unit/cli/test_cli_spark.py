@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli import spark_checks, spark_launch
-from flintmq.cli.exits import UsageFailure
-from flintmq.cli.spark_checks import (
+from flintmq.cli.common.exit_codes import UsageFailure
+from flintmq.cli.spark import checks
+from flintmq.cli.spark import launch as spark_launch
+from flintmq.cli.spark.checks import (
     State,
     Wanted,
     check_all,
@@ -20,7 +21,7 @@ from flintmq.cli.spark_checks import (
     check_memory,
     check_package,
 )
-from flintmq.cli.spark_launch import master_of, plan_launch, spark_home, split_options
+from flintmq.cli.spark.launch import master_of, plan_launch, spark_home, split_options
 from flintmq.spark.java_home import Java
 from flintmq.spark.session import NEEDED, heap_gib
 
@@ -159,7 +160,7 @@ def test_the_folder_for_spilling_must_be_there(tmp_path: Path) -> None:
 def test_another_spark_in_the_environment_is_remarked_upon(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(spark_checks, "spark_home", lambda: str(tmp_path))
+    monkeypatch.setattr(checks, "spark_home", lambda: str(tmp_path))
     assert check_home(str(tmp_path)).state is State.OK
     assert check_home("/opt/spark").state is State.ADVICE
 
@@ -176,7 +177,7 @@ def test_the_workers_python_is_asked(tmp_path: Path, answer: str, said: str) -> 
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{answer}\n")
     python.chmod(0o755)
-    found = spark_checks.check_python({"PYSPARK_PYTHON": str(python)})
+    found = checks.check_python({"PYSPARK_PYTHON": str(python)})
     assert (found.state is State.BAD) == bool(said)
     assert said in found.said
 
@@ -188,6 +189,6 @@ def test_a_broker_is_asked_only_if_one_is_named() -> None:
 
 
 def test_a_java_home_that_is_passed_over_is_remarked_upon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_checks, "find_java", lambda _: Java("/java", "17.0.1", "PATH"))
-    found = spark_checks.check_java({"JAVA_HOME": "/old"})
+    monkeypatch.setattr(checks, "find_java", lambda _: Java("/java", "17.0.1", "PATH"))
+    found = checks.check_java({"JAVA_HOME": "/old"})
     assert (found.state, "JAVA_HOME=/old" in found.advice) == (State.ADVICE, True)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flintmq.cli.input_lines import read_lines
-from flintmq.cli.message_text import MessageText, UnreadableLine, parse_headers, unescape
-from flintmq.cli.output import many, plain_table, size, time_of
-from flintmq.cli.sources import load_settings, parse_assignment
-from flintmq.cli.starting_point import Start, StartingPoint, parse_start, position
-from flintmq.cli.template import as_json, columns, compile_template
-from flintmq.cli.topic_settings import parse_topic_settings
+from flintmq.cli.common.output import many, plain_table, size, time_of
+from flintmq.cli.common.record_template import as_json, columns, compile_template
+from flintmq.cli.common.record_text import MessageText, UnreadableLine, parse_headers, unescape
+from flintmq.cli.common.settings_options import load_settings, parse_assignment
+from flintmq.cli.consume.starting_point import Start, StartingPoint, parse_start, position
+from flintmq.cli.produce.input_lines import read_lines
+from flintmq.cli.topic.configs import parse_topic_settings
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.records.record import Record
 

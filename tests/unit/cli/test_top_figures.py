@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.cli.top_figures import compare, quantile_ms
-from flintmq.cli.top_view import api_rows, client_rows, partition_rows, summary_rows
+from flintmq.cli.top.rates import compare, quantile_ms
+from flintmq.cli.top.view import api_rows, client_rows, partition_rows, summary_rows
 from flintmq.metrics import ApiCounters, Exposition, Scrape, parse
 
 

@@ -1,0 +1,23 @@
+"""`flintmq group`: the table of its commands."""
+
+from __future__ import annotations
+
+from flintmq.cli.common.command import Entry, LazyGroup
+
+COMMANDS = {
+    "list": Entry("flintmq.cli.group.list", "List the consumer groups and their states."),
+    "describe": Entry("flintmq.cli.group.describe", "Show how far a group has read, and who reads what."),
+    "members": Entry("flintmq.cli.group.members", "Show the members of a group and what they read."),
+    "reset-offsets": Entry(
+        "flintmq.cli.group.reset_offsets", "Set where a group without members goes on reading."
+    ),
+    "delete": Entry("flintmq.cli.group.delete", "Delete groups without members, and their offsets."),
+}
+
+command = LazyGroup(
+    name="group",
+    entries=COMMANDS,
+    help="List, describe, reset and delete consumer groups.",
+    epilog="\b\nExamples:\n  flintmq group describe billing\n"
+    "  flintmq group reset-offsets billing --topic orders --to-earliest --dry-run",
+)

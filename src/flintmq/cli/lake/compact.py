@@ -1,0 +1,82 @@
+"""`flintmq lake compact`: fewer and larger files."""
+
+from __future__ import annotations
+
+import click
+
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import json_option
+from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.output import many, print_json, size
+from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.cli.lake.progress_bar import Bar
+from flintmq.errors import ConfigurationError
+from flintmq.settings.kinds import Unit, plain_number
+
+
+@click.command(
+    "compact",
+    cls=Command,
+    examples=(
+        "flintmq lake compact orders --to /srv/lake",
+        "flintmq lake compact orders clicks --to s3://lake --format iceberg --target-size 512MiB",
+    ),
+    exit_codes=LOCAL_CODES,
+)
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@place_options
+@click.option("--target-size", default="256MiB", show_default=True, help="How large files become.")
+@spark_options
+@json_option
+def command(
+    tables: tuple[str, ...],
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    target_size: str,
+    master: str | None,
+    remote: str | None,
+    as_json: bool,
+) -> None:
+    """Merge small files of tables into larger ones, the same rows in the same order.
+
+    Workers of Spark merge neighbours of one partition; then one commit puts the new files in the place of theirs. A
+    sync may go on meanwhile. The old files stay for who still reads them, until `flintmq lake clean`.
+    """
+    plain = plain_number(Unit.BYTES, target_size)
+    if not plain.isdecimal() or not int(plain):
+        raise ConfigurationError(f"--target-size {target_size}: expected a size such as 256MiB")
+    check_installed()
+    from flintmq.lake.compact.compact import compact
+    from flintmq.lake.syncing.options import parse_store_settings
+    from flintmq.lake.tables.factory import open_with_store
+
+    settings = parse_store_settings(store)
+    spark = open_session(master, remote)
+    for name in tables:
+        opened = open_with_store(
+            to, name, table_format, settings=settings, catalog=catalog, namespace=namespace
+        )
+        with Bar() as bar:
+            done = compact(spark, opened.table, opened.store, target_bytes=int(plain), tell=bar.tell)
+        if as_json:
+            print_json(
+                {
+                    "table": opened.table.location,
+                    "files_before": done.files_before,
+                    "files_after": done.files_after,
+                    "bytes_before": done.bytes_before,
+                    "bytes_after": done.bytes_after,
+                    "rows": done.rows,
+                    "commits": done.commits,
+                }
+            )
+        elif not done.files_before:
+            click.echo(f"{opened.table.location}: nothing to merge")
+        else:
+            click.echo(
+                f"{opened.table.location}: {many(done.files_before, 'file')} ({size(done.bytes_before)}) became "
+                f"{many(done.files_after, 'file')} ({size(done.bytes_after)}), {many(done.rows, 'row')}"
+            )

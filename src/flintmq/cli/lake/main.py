@@ -1,0 +1,45 @@
+"""`flintmq lake`: the table of its commands."""
+
+from __future__ import annotations
+
+from flintmq.cli.common.command import Entry, LazyGroup
+
+COMMANDS = {
+    "sync": Entry("flintmq.cli.lake.sync", "Let tables have what topics have, each record once."),
+    "status": Entry(
+        "flintmq.cli.lake.status",
+        "Show how far tables are behind their topics, by partition, and what they hold.",
+    ),
+    "files": Entry(
+        "flintmq.cli.lake.files",
+        "List the files that a table consists of now, a line each, in the order of partitions and offsets.",
+    ),
+    "compact": Entry(
+        "flintmq.cli.lake.compact",
+        "Merge small files of tables into larger ones, the same rows in the same order.",
+    ),
+    "latest": Entry(
+        "flintmq.cli.lake.latest",
+        "Bring the table TABLE__latest up to date: of each key in TABLE the last row, as a compacted topic has it.",
+    ),
+    "audit": Entry(
+        "flintmq.cli.lake.audit", "Compare every row of tables with the records of their topics, in one pass."
+    ),
+    "replay": Entry(
+        "flintmq.cli.lake.replay",
+        "Write the rows of a table to a topic, with keys, headers, timestamps and partitions as they were.",
+    ),
+    "clean": Entry(
+        "flintmq.cli.lake.clean",
+        "Delete files that no version of the table needs and nobody can commit any more.",
+    ),
+}
+
+command = LazyGroup(
+    name="lake",
+    entries=COMMANDS,
+    help="Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
+    epilog="\b\nExamples:\n  flintmq lake sync orders --to /srv/lake\n"
+    "  flintmq lake sync orders --to s3://lake --format iceberg --interval 30s\n"
+    "  flintmq lake status orders --to /srv/lake",
+)

@@ -1,0 +1,118 @@
+"""`flintmq lake replay`: a table back into a topic."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.exit_codes import REMOTE_CODES
+from flintmq.cli.common.output import many, print_json
+from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.errors import ConfigurationError
+from flintmq.records.compression import Codec
+
+_CODECS = {codec.label: codec for codec in Codec}
+
+
+@click.command(
+    "replay",
+    cls=Command,
+    examples=(
+        "flintmq lake replay orders --to /srv/lake --to-topic orders-again",
+        "flintmq lake replay orders --to /srv/lake --to-topic orders-may --since 2026-05-01 --until 2026-06-01",
+        "flintmq lake replay orders --to s3://lake --format delta --to-topic test --start-offset 0 --end-offset 1000",
+    ),
+    exit_codes=REMOTE_CODES,
+)
+@click.argument("topic", metavar="TABLE")
+@place_options
+@bootstrap_option
+@click.option("--to-topic", required=True, metavar="TOPIC", help="Where the records go.")
+@click.option(
+    "--start-offset", type=click.IntRange(0), default=None, help="The first offset, in every partition."
+)
+@click.option(
+    "--end-offset", type=click.IntRange(0), default=None, help="Behind the last offset, in every partition."
+)
+@click.option("--since", default=None, metavar="TIME", help="Only records of this time or later.")
+@click.option("--until", default=None, metavar="TIME", help="Only records from before this time.")
+@click.option(
+    "--name",
+    default=None,
+    help="What the replay is remembered by. Another one begins anew. [by the table, the topic and the range]",
+)
+@click.option("--compression", type=click.Choice(tuple(_CODECS)), default="none", show_default=True)
+@spark_options
+@json_option
+def command(
+    topic: str,
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    bootstrap: str,
+    to_topic: str,
+    start_offset: int | None,
+    end_offset: int | None,
+    since: str | None,
+    until: str | None,
+    name: str | None,
+    compression: str,
+    master: str | None,
+    remote: str | None,
+    as_json: bool,
+) -> None:
+    """Write the rows of a table to a topic, with keys, headers, timestamps and partitions as they were.
+
+    Each row comes once, for readers that read committed. A replay that was stopped or killed is continued by the same
+    command; what was synced since then comes too.
+    """
+    check_installed()
+    from flintmq.lake.replay.replay import Selection, replay
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
+
+    whole = Selection()
+    selection = Selection(
+        start_offset=whole.start_offset if start_offset is None else start_offset,
+        end_offset=whole.end_offset if end_offset is None else end_offset,
+        since_ms=None if since is None else _moment_ms("--since", since),
+        until_ms=None if until is None else _moment_ms("--until", until),
+    )
+    options = make_options(
+        [topic],
+        to=to,
+        format=table_format,
+        bootstrap_servers=bootstrap,
+        catalog=catalog,
+        namespace=namespace,
+        store=parse_store_settings(store),
+    )
+    done = replay(
+        open_session(master, remote),
+        options,
+        to_topic=to_topic,
+        selection=selection,
+        name=name,
+        codec=_CODECS[compression],
+    )
+    if as_json:
+        print_json({"table": done.table, "topic": done.topic, "name": done.name, "rows": done.rows})
+    elif done.rows:
+        click.echo(f"{done.table} -> {done.topic}: {many(done.rows, 'row')}, remembered as {done.name}")
+    else:
+        click.echo(
+            f"{done.table} -> {done.topic}: nothing left to replay; to do it again give it another --name"
+        )
+
+
+def _moment_ms(option: str, text: str) -> int:
+    try:
+        return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigurationError(
+            f"{option} {text}: expected a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00+01:00"
+        ) from None

@@ -1,0 +1,106 @@
+"""`flintmq lake status`: how far tables are behind, and what they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.output import many, print_json, print_table, size
+from flintmq.cli.lake.options import check_installed, place_options
+
+if TYPE_CHECKING:
+    from flintmq.lake.status import Contents, TableStatus
+
+
+@click.command(
+    "status",
+    cls=Command,
+    examples=(
+        "flintmq lake status orders --to /srv/lake",
+        "flintmq lake status orders payments --to s3://lake --format iceberg --json",
+    ),
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@place_options
+@bootstrap_option
+@json_option
+def command(
+    topics: tuple[str, ...],
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show how far tables are behind their topics, by partition, and what they hold.
+
+    Needs no Spark: only the tables' own records of themselves are read.
+    """
+    check_installed()
+    from flintmq.lake.status import status
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
+
+    found = status(
+        make_options(
+            topics,
+            to=to,
+            format=table_format,
+            bootstrap_servers=bootstrap,
+            catalog=catalog,
+            namespace=namespace,
+            store=parse_store_settings(store),
+        )
+    )
+    if as_json:
+        print_json([_as_json(one) for one in found])
+        return
+    for at, one in enumerate(found):
+        if at:
+            click.echo()
+        _show(one)
+
+
+def _show(one: TableStatus) -> None:
+    click.secho(f"{one.topic} -> {one.location}", bold=True)
+    click.echo(f"{_words(one.contents)}, {one.decoding}, lag {one.lag:,}")
+    if one.quarantined is not None and one.quarantined.rows:
+        click.echo(f"quarantined: {_words(one.quarantined)}")
+    print_table(
+        ("partition", "in the table", "in the topic", "lag"),
+        [
+            (
+                str(part.partition),
+                "-" if part.next_offset is None else str(part.next_offset),
+                str(part.end),
+                str(part.lag),
+            )
+            for part in one.partitions
+        ],
+        numbers=("partition", "in the table", "in the topic", "lag"),
+    )
+
+
+def _words(contents: Contents) -> str:
+    return f"{many(contents.rows, 'row')} in {many(contents.files, 'file')}, {size(contents.size)}"
+
+
+def _as_json(one: TableStatus) -> dict[str, object]:
+    return {
+        "topic": one.topic,
+        "table": one.location,
+        "decode": one.decoding,
+        "lag": one.lag,
+        "rows": one.contents.rows,
+        "files": one.contents.files,
+        "bytes": one.contents.size,
+        "quarantined": 0 if one.quarantined is None else one.quarantined.rows,
+        "partitions": [
+            {"partition": part.partition, "offset": part.next_offset, "end": part.end, "lag": part.lag}
+            for part in one.partitions
+        ],
+    }

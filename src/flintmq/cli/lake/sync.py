@@ -1,0 +1,238 @@
+"""`flintmq lake sync`: tables that have what topics have."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.durations import parse_duration_ms
+from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
+from flintmq.cli.common.output import many, note, size
+from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.cli.lake.progress_bar import Bar
+from flintmq.errors import ConfigurationError
+from flintmq.settings.kinds import Unit, plain_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flintmq.lake.syncing.metrics import Commit, Figures
+    from flintmq.lake.syncing.sync import Sync
+
+_CONTINUOUS_S = 1.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command(
+    "sync",
+    cls=Command,
+    examples=(
+        "flintmq lake sync orders --to /srv/lake",
+        "flintmq lake sync orders payments --to s3://lake --format iceberg --interval 30s",
+        "flintmq lake sync clicks --to /srv/lake --format delta --partition-by timestamp:day --continuous",
+        'flintmq lake sync users --to /srv/lake --decode json --schema "id long, name string"',
+        "flintmq lake sync events --to /srv/lake --decode avro --registry http://registry:8081",
+    ),
+    exit_codes={**REMOTE_CODES, Exit.OK: "done, or stopped by a signal"},
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@place_options
+@bootstrap_option
+@click.option("--once", is_flag=True, help="Sync what is there, and end. This is the default.")
+@click.option("--interval", default=None, metavar="TIME", help="Sync again and again, such as every 30s.")
+@click.option(
+    "--continuous", is_flag=True, help="Sync as soon as there is something new, once a second at most."
+)
+@click.option(
+    "--decode",
+    default="raw",
+    show_default=True,
+    help="How values become columns: raw (not at all), json, avro, protobuf.",
+)
+@click.option(
+    "--schema",
+    default=None,
+    metavar="FILE|TEXT",
+    help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: as the first records are]",
+)
+@click.option(
+    "--registry", default=None, metavar="URL", help="A schema registry; values begin with a schema's id."
+)
+@click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]")
+@click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]")
+@click.option(
+    "--into", default=None, metavar="COLUMN", help="One column for all that is decoded. [one for each]"
+)
+@click.option(
+    "--partition-by",
+    multiple=True,
+    metavar="COLUMN[:PART]",
+    help="Folders by a column, or by year, month, day or hour of a time, such as timestamp:day.",
+)
+@click.option(
+    "--quarantine",
+    default="table",
+    show_default=True,
+    metavar="table|topic:NAME",
+    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
+)
+@click.option(
+    "--allow-gaps", is_flag=True, help="Go on, with a warning, when retention was faster than the sync."
+)
+@click.option("--group", default=None, help="The consumer group that shows the lag. [lake-TOPIC]")
+@click.option("--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes.")
+@click.option(
+    "--metrics-file", default=None, metavar="FILE", help="Write figures for Prometheus after each sync."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Tell them at http://127.0.0.1:PORT/metrics while it runs; 0 takes a free port, and says which.",
+)
+@spark_options
+@json_option
+def command(
+    topics: tuple[str, ...],
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    bootstrap: str,
+    once: bool,
+    interval: str | None,
+    continuous: bool,
+    file_size: str,
+    metrics_file: str | None,
+    metrics_port: int | None,
+    master: str | None,
+    remote: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Let tables have what topics have, each record once.
+
+    Workers of Spark read the topics (complete segments from the broker's own files, where they are at hand), check
+    them and write Parquet; then files and offsets are committed together. A sync that was stopped or killed is
+    continued by the next one.
+    """
+    interval_s = _interval_s(once=once, interval=interval, continuous=continuous)
+    check_installed()
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
+
+    asked = make_options(
+        topics,
+        to=to,
+        format=table_format,
+        bootstrap_servers=bootstrap,
+        catalog=catalog,
+        namespace=namespace,
+        store=parse_store_settings(store),
+        piece_bytes=_bytes(file_size),
+        **options,
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    spark = open_session(master, remote)
+    from flintmq.lake.syncing.metrics import Figures, write_figures
+    from flintmq.lake.syncing.piece_runner import Stopped
+    from flintmq.lake.syncing.sync import Sync
+
+    figures = Figures()
+
+    def told() -> None:
+        if metrics_file is not None:
+            write_figures(metrics_file, figures.text())
+
+    def shown(commit: Commit) -> None:
+        bar.clear()
+        _show(commit, as_json=as_json)
+
+    with (
+        _told_at(metrics_port, figures),
+        Bar() as bar,
+        Sync(spark, asked, figures=figures, tell=bar.tell, on_commit=shown) as sync,
+        _stopping(sync),
+    ):
+        try:
+            if interval_s is not None:
+                sync.follow(interval_s=interval_s, on_sync=told)
+            elif not sync.run().commits and not as_json:
+                note("nothing new")
+        except Stopped as stopped:
+            note(str(stopped))
+        finally:
+            told()
+
+
+def _show(commit: Commit, *, as_json: bool) -> None:
+    if as_json:
+        # A line each: whoever reads them need not wait for the end, which may not come.
+        fields = {
+            "topic": commit.topic,
+            "table": commit.table,
+            "rows": commit.rows,
+            "files": commit.files,
+            "bytes": commit.bytes,
+            "quarantined": commit.quarantined,
+            "seconds": round(commit.seconds, 3),
+            "lag": sum(commit.lag.values()),
+        }
+        click.echo(json.dumps(fields, ensure_ascii=False))
+        return
+    poison = f", {many(commit.quarantined, 'record')} quarantined" if commit.quarantined else ""
+    click.echo(
+        f"{commit.topic} -> {commit.table}: {many(commit.rows, 'row')} in {many(commit.files, 'file')}, "
+        f"{size(commit.bytes)}{poison}, {commit.seconds:.1f} s, lag {sum(commit.lag.values())}"
+    )
+
+
+@contextmanager
+def _told_at(port: int | None, figures: Figures) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from flintmq.metrics.serving import FiguresServer
+
+    with FiguresServer(figures.text, port=port) as server:
+        if port == 0:
+            note(f"figures at http://127.0.0.1:{server.port}/metrics")
+        yield
+
+
+@contextmanager
+def _stopping(sync: Sync) -> Iterator[None]:
+    """The first signal asks the sync to stop; the handlers are as before when it has."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: sync.stop()) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interval_s(*, once: bool, interval: str | None, continuous: bool) -> float | None:
+    if sum((once, interval is not None, continuous)) > 1:
+        raise ConfigurationError("--once, --interval and --continuous exclude each other; give one of them")
+    if interval is not None:
+        return parse_duration_ms("--interval", interval) / 1000
+    return _CONTINUOUS_S if continuous else None
+
+
+def _bytes(text: str) -> int:
+    plain = plain_number(Unit.BYTES, text)
+    if not plain.isdecimal():
+        raise ConfigurationError(f"--file-size {text}: expected a size such as 64MiB")
+    return int(plain)

@@ -1,0 +1,1 @@
+"""`flintmq log` and `flintmq dump-log`."""

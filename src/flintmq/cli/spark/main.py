@@ -1,0 +1,22 @@
+"""`flintmq spark`: the table of its commands."""
+
+from __future__ import annotations
+
+from flintmq.cli.common.command import Entry, LazyGroup
+
+COMMANDS = {
+    "doctor": Entry("flintmq.cli.spark.doctor", "Check that Spark can run here, and say what to do if not."),
+    "shell": Entry("flintmq.cli.spark.shell", "Open a PySpark shell that reads and writes topics."),
+    "submit": Entry("flintmq.cli.spark.submit", "Run a program on Spark, here or on a cluster."),
+    "env": Entry(
+        "flintmq.cli.spark.env", "Print the environment for Spark's own programs, for a shell to run."
+    ),
+}
+
+command = LazyGroup(
+    name="spark",
+    entries=COMMANDS,
+    help="Read and write topics with Spark: check the machine, open a shell, run programs.",
+    epilog="\b\nExamples:\n  flintmq spark doctor\n  flintmq spark shell\n"
+    "  flintmq spark submit --master spark://head:7077 job.py",
+)

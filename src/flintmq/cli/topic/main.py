@@ -1,0 +1,26 @@
+"""`flintmq topic`: the table of its commands."""
+
+from __future__ import annotations
+
+from flintmq.cli.common.command import Entry, LazyGroup
+
+COMMANDS = {
+    "list": Entry("flintmq.cli.topic.list", "List the topics with their partitions, records and sizes."),
+    "create": Entry("flintmq.cli.topic.create", "Create a topic."),
+    "describe": Entry(
+        "flintmq.cli.topic.describe", "Show a topic's partitions, offsets, sizes and settings."
+    ),
+    "alter": Entry("flintmq.cli.topic.alter", "Change a topic's settings, or give it more partitions."),
+    "compact": Entry("flintmq.cli.topic.compact", "Compact a topic now: of each key the last record stays."),
+    "retain": Entry(
+        "flintmq.cli.topic.retain", "Apply a topic's retention now: what is too old or too much goes."
+    ),
+    "delete": Entry("flintmq.cli.topic.delete", "Delete topics and all their records."),
+}
+
+command = LazyGroup(
+    name="topic",
+    entries=COMMANDS,
+    help="List, create, describe, change, clean and delete topics.",
+    epilog="\b\nExamples:\n  flintmq topic create orders --partitions 3\n  flintmq topic describe orders",
+)
