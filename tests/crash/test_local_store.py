@@ -18,16 +18,16 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from flintmq.effects.simulated import (
+from flintmq.errors import CorruptionError, FlintError, MetadataStoreError, StorageError
+from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
+from flintmq.testing.simulation import (
     SimulatedClock,
     SimulatedDisk,
     SimulatedExecutor,
     SimulatedFile,
     SimulatedLoop,
 )
-from flintmq.errors import CorruptionError, FlintError, MetadataStoreError, StorageError
-from flintmq.metadata.local_store import LocalStore
-from flintmq.metadata.store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
 
 T = TypeVar("T")
 State = dict[str, Item]

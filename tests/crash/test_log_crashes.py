@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import flintmq.storage.recovery.segment_scan
-from flintmq.effects.simulated import SimulatedDisk, SimulatedFile
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
@@ -21,6 +20,7 @@ from flintmq.storage.durability.flush import Flush, Sealed
 from flintmq.storage.log_dir import LogFolder
 from flintmq.storage.producer_state import ProducerBatch, Producers
 from flintmq.storage.recovery.log_loader import _Opening
+from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
 from support.log_world import explore
 
 SEEDS_PER_BLOCK = 9

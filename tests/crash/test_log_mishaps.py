@@ -15,11 +15,11 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.batches import append, produced
 from support.log_life import Found, LogLife
 

@@ -14,7 +14,6 @@ from flintmq.broker.limits import TOPICS_PER_TURN, Lane, gather_in_turns
 from flintmq.broker.parked_fetches import Waiting
 from flintmq.broker.responses import reason_of
 from flintmq.effects import Executor, File
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedRandom
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, Fetched, encode_response
@@ -36,6 +35,7 @@ from flintmq.storage import producer_state
 from flintmq.storage.durability.disk_reserve import RESERVE_FILE, Reserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
 from flintmq.storage.producer_state import Producers
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedRandom
 from support.batches import produced
 from support.log_bench import FOLDER, Bench
 from support.wire import batch_of

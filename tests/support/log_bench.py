@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Isolation, Log
 from flintmq.storage.recovery.log_loader import Recovery, open_log
+from flintmq.testing.simulation import SimulatedDisk
 from support.batches import append, produced, split
 
 TOPIC_ID = bytes(range(16))

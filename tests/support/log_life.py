@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.partitions.maintenance.log_cleaner import Cleaner
 from flintmq.partitions.maintenance.retention import retain
@@ -31,6 +30,7 @@ from flintmq.storage.log import Isolation, Log
 from flintmq.storage.log_dir import Assigned, LogFolder
 from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.batches import split
 from support.committed import read_committed
 from support.compactions import SimulatedCompactions

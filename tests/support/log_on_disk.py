@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flintmq.effects import Disk, read_file, write_plainly
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.records.batch import BatchHeader, place
 from flintmq.records.record import Record, build_batch, records_of
 from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
@@ -15,6 +14,7 @@ from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import Event, GroupResult, Job, SegmentInput
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from flintmq.testing.simulation import SimulatedDisk
 from support.batches import split
 
 FOLDER = "data/orders-0"

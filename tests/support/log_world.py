@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
@@ -22,6 +21,7 @@ from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.batches import produced
 from support.log_story import Story, Written, check, remembered
 

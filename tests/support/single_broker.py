@@ -16,12 +16,6 @@ from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import Markers
-from flintmq.effects.simulated import (
-    SimulatedDisk,
-    SimulatedExecutor,
-    SimulatedLoop,
-    SimulatedRandom,
-)
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import Metadata
 from flintmq.metadata.configs import Configs
@@ -38,6 +32,7 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
 from flintmq.storage.log_dir import LogFolder
+from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 from support.compactions import SimulatedCompactions
 
 NODE_ID = 3

@@ -2,7 +2,7 @@
 
     broker.Broker     the broker and everything a test may do with it
     plugin            the same as pytest fixtures
-    faults            the script of what goes wrong; interception, failing and error_answers carry it out
+    faults            the script of what goes wrong; interception, failure_plan and error_responses carry it out
     clock             the broker's wall time
     snapshot          its state, taken and put back
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flintmq.testing.clock import ControlledClock
     from flintmq.testing.content import Record
     from flintmq.testing.faults import Fault, Faults
-    from flintmq.testing.requests import RequestLog, SeenRequest
+    from flintmq.testing.request_log import RequestLog, SeenRequest
     from flintmq.testing.snapshot import Snapshot
 
 _HOMES = {
@@ -29,8 +29,8 @@ _HOMES = {
     "Fault": "faults",
     "Faults": "faults",
     "Record": "content",
-    "RequestLog": "requests",
-    "SeenRequest": "requests",
+    "RequestLog": "request_log",
+    "SeenRequest": "request_log",
     "Snapshot": "snapshot",
 }
 

@@ -31,7 +31,7 @@ from flintmq.testing.disk import UnsyncedDisk
 from flintmq.testing.faults import Faults
 from flintmq.testing.interception import Interceptor
 from flintmq.testing.loop_thread import LoopThread
-from flintmq.testing.requests import RequestLog
+from flintmq.testing.request_log import RequestLog
 from flintmq.testing.snapshot import Snapshot, read_folder, write_folder
 
 _LISTENERS, _FOLDER = "listeners", "log.dirs"

@@ -29,10 +29,10 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import parse_request_header, response_is_flexible
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
 from flintmq.storage.segment import FileRange
-from flintmq.testing.failing import Failure, plan_failure
+from flintmq.testing.failure_plan import Failure, plan_failure
 from flintmq.testing.faults import Close, Delay, Drop, Fail, Fault, Faults
-from flintmq.testing.requests import RequestLog, SeenRequest
-from flintmq.testing.topic_naming import topics_of
+from flintmq.testing.request_log import RequestLog, SeenRequest
+from flintmq.testing.request_topics import topics_of
 
 _CLOSED = "a fault scripted by the test"
 _ANSWER_HEADER_SIZE = 8

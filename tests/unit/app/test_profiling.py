@@ -12,7 +12,7 @@ import pytest
 from flintmq.app.observability.flame_graph import draw
 from flintmq.app.observability.loop_delay import PROBE_S, WINDOW_S, LoopDelay
 from flintmq.app.observability.profiler import FOLDED, GRAPH, Profiler
-from flintmq.effects.simulated import SimulatedClock, SimulatedLoop
+from flintmq.testing.simulation import SimulatedClock, SimulatedLoop
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

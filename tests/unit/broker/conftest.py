@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.single_broker import SEED, SingleBroker
 
 StartBroker = Callable[..., SingleBroker]

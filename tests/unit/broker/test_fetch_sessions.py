@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FINAL_EPOCH, FetchContext, FetchSessions
-from flintmq.effects.simulated import SimulatedRandom
 from flintmq.errors import ErrorCode
 from flintmq.protocol.fetch import Fetched
 from flintmq.protocol.messages import FetchRequest
+from flintmq.testing.simulation import SimulatedRandom
 
 BY_NAME, BY_ID = 12, 13
 

@@ -12,7 +12,6 @@ import pytest
 from flintmq.broker.apis import APIS
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.request import Request
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
 from flintmq.protocol.codec import encode
@@ -41,6 +40,7 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from flintmq.testing.simulation import SimulatedDisk
 from support.single_broker import NODE_ID, SEED, FakeConnection, SingleBroker
 
 GROUP = "g"

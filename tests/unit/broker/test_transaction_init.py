@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode
 from flintmq.protocol import messages
 from flintmq.protocol.codegen.structures import Message
@@ -21,6 +20,7 @@ from flintmq.protocol.messages import (
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
 )
+from flintmq.testing.simulation import SimulatedDisk
 from support.single_broker import NODE_ID, SEED, Refused, SingleBroker
 from support.transactional import (
     ID,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from flintmq.effects import read_file
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import CorruptionError, LogOffline
 from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted, Uncleanable
 from flintmq.partitions.partition import Partition
@@ -19,6 +18,7 @@ from flintmq.storage.compaction.swap import CLEANED, SWAP_FILE
 from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.batches import split
 from support.single_broker import SEED, SingleBroker
 from support.wire import records_in

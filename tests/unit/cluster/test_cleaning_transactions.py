@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from flintmq.effects import read_file
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted
 from flintmq.partitions.partition import Partition
 from flintmq.records.markers import Marker
@@ -21,6 +20,7 @@ from flintmq.records.record import build_batch
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
 from flintmq.storage.log import Isolation
 from flintmq.storage.segment import TXN_INDEX
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.batches import split
 from support.committed import read_committed, without_aborted
 from support.log_bench import contents

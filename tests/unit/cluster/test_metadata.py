@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata import keys
 from flintmq.metadata.image import Delta
 from flintmq.metadata.store import Put, Uncertain
 from flintmq.metadata.topics import NewTopic
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.single_broker import SEED, SingleBroker
 
 

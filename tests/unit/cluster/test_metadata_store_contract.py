@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.metadata.local_store import LocalStore
 from flintmq.metadata.store import (
     Change,
@@ -24,6 +23,7 @@ from flintmq.metadata.store import (
     TooLarge,
     Unavailable,
 )
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 
 Open = Callable[[], Awaitable[LocalStore]]
 Run = Callable[[Callable[[Open], Coroutine[Any, Any, None]]], None]

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.partitions.partition import Partition
 from flintmq.records.record import build_batch
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Appended, Isolation
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.manual import ManualExecutor
 from support.single_broker import SEED, SingleBroker
 

@@ -7,13 +7,13 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.partitions.maintenance.scheduler import Action, State
 from flintmq.partitions.maintenance.scrub import Place, scrub_piece
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import build_batch
 from flintmq.storage.segment import LOG
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.single_broker import SEED, SingleBroker
 
 PIECE = 100

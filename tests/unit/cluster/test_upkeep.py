@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedLoop
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.maintenance.scheduler import Action, PartitionTask, State, Task
 from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.single_broker import SEED, SingleBroker
 
 PLENTY = 1 << 30

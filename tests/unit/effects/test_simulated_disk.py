@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from flintmq.effects import Disk, read_file, write_atomically
-from flintmq.effects.simulated import SECTOR, SimulatedDisk
+from flintmq.testing.simulation import SECTOR, SimulatedDisk
 
 TRIES = 200
 

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.effects.simulated import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
+from flintmq.testing.simulation import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 
 
 @pytest.fixture

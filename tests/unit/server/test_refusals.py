@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedLoop
 from flintmq.server.closed_connections import KEYS_MAX, TOLD_MAX, WINDOW_S, Refusal, Refusals
+from flintmq.testing.simulation import SimulatedClock, SimulatedLoop
 
 LOGGER = logging.getLogger("flintmq.server.connection")
 

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 from flintmq.effects.real import RealDisk
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Isolation, Log
 from flintmq.storage.recovery.log_loader import open_log
 from flintmq.storage.segment import Segment
+from flintmq.testing.simulation import SimulatedDisk
 from support.batches import append, produced
 from support.log_bench import NOW_MS, PLENTY, TOPIC_ID
 

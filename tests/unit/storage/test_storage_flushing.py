@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedClock, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import LogOffline
 from flintmq.partitions.partition import Partition
 from flintmq.storage.durability.flush import FLUSH_FAILED
+from flintmq.testing.simulation import SimulatedClock, SimulatedExecutor, SimulatedLoop
 from support.batches import produced
 from support.log_bench import FOLDER, PLENTY, Bench
 

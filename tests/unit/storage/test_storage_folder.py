@@ -10,11 +10,11 @@ from contextlib import closing
 import pytest
 
 from flintmq.effects import read_file, write_plainly
-from flintmq.effects.simulated import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Isolation, Log
 from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.batches import append, produced
 from support.log_bench import NOW_MS, contents
 

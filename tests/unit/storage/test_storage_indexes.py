@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedDisk, SimulatedFile
 from flintmq.storage.indexes import OffsetIndex, TimeIndex, floor_in_offset_file, floor_in_time_file
+from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
 from support.log_bench import NOW_MS, Bench
 
 

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import ErrorCode, LogOffline, RequestError, StorageError
 from flintmq.records.batch import read_header
 from flintmq.storage.log import Isolation
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
+from flintmq.testing.simulation import SimulatedDisk
 from support.batches import append, produced
 from support.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
 

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from flintmq.effects import Buffer, read_file, write_plainly
-from flintmq.effects.simulated import SimulatedFile
 from flintmq.errors import CorruptionError
 from flintmq.records.record import build_batch
 from flintmq.storage.durability.flush import FLUSH_FAILED
@@ -17,6 +16,7 @@ from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.recovery import segment_scan
 from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.timestamp_lookup import offset_for_time
+from flintmq.testing.simulation import SimulatedFile
 from support.batches import append, produced
 from support.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
 

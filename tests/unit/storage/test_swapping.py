@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from flintmq.effects import read_file, write_plainly
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.errors import CorruptionError
 from flintmq.storage.compaction.swap import (
     CLEANED,
@@ -22,6 +21,7 @@ from flintmq.storage.compaction.swap import (
     write_swap,
 )
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from flintmq.testing.simulation import SimulatedDisk
 
 FOLDER = "data/orders-0"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)

@@ -8,7 +8,7 @@ from typing import Any
 from flintmq.protocol import messages
 from flintmq.protocol.codegen.schema import Field
 from flintmq.protocol.codegen.structures import Message, Struct
-from flintmq.testing.error_answers import CODES
+from flintmq.testing.error_responses import CODES
 
 TOPIC_ID = bytes(range(16))
 SAMPLES: dict[str, Any] = {

@@ -23,7 +23,7 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     ProduceRequest,
 )
-from flintmq.testing.error_answers import error_answer
+from flintmq.testing.error_responses import error_answer
 from unit.testing.sample_requests import TOPIC_ID, codes_in, sample_request
 
 CODE = ErrorCode.NOT_CONTROLLER

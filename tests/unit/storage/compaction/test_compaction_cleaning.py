@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from flintmq.effects import read_file, write_plainly
-from flintmq.effects.simulated import SimulatedDisk
 from flintmq.records.batch import HEADER_SIZE, read_header
 from flintmq.records.compression import Codec
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
@@ -30,6 +29,7 @@ from flintmq.storage.compaction.job import (
 )
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import LOG, TXN_INDEX
+from flintmq.testing.simulation import SimulatedDisk
 from support.batches import split
 from support.log_on_disk import FOLDER, NOW_MS, LogOnDisk
 

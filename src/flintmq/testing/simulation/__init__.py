@@ -6,8 +6,8 @@ Product code must not know whether it runs on this or on `effects.real`.
 
 from __future__ import annotations
 
-from flintmq.effects.simulated.disk import SECTOR, SimulatedDisk, SimulatedFile
-from flintmq.effects.simulated.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
+from flintmq.testing.simulation.disk import SECTOR, SimulatedDisk, SimulatedFile
+from flintmq.testing.simulation.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 
 __all__ = [
     "SECTOR",

@@ -21,7 +21,7 @@ from random import Random
 from typing import Literal
 
 from flintmq.effects import Buffer
-from flintmq.effects.simulated.inode import SECTOR, Inode
+from flintmq.testing.simulation.inode import SECTOR, Inode
 
 __all__ = ["SECTOR", "FaultyOperation", "SimulatedDisk", "SimulatedFile"]
 

@@ -14,9 +14,9 @@ from flintmq.errors import ErrorCode
 from flintmq.metadata.image import ClusterImage
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse
-from flintmq.testing.error_answers import error_answer
+from flintmq.testing.error_responses import error_answer
 from flintmq.testing.faults import Fail, Fault
-from flintmq.testing.topic_naming import is_about_all, name_of, split
+from flintmq.testing.request_topics import is_about_all, name_of, split
 
 TEXT = "A fault scripted by the test."
 _FIRST_METADATA_CODE = 13
