@@ -31,9 +31,9 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from support.broker_process import BrokerProcess
-from support.wire import Wire
-from support.wire_transactions import LATER, WireProducer, committed_offset
+from support.broker.broker_process import BrokerProcess
+from support.wire.transactions import LATER, WireProducer, committed_offset
+from support.wire.wire import Wire
 
 TOPIC = "t"
 NONE = ErrorCode.NONE

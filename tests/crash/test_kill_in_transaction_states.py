@@ -19,9 +19,8 @@ from flintmq.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from support.dying_broker import DyingBroker
-from support.wire import Wire
-from support.wire_transactions import (
+from support.broker.dying_broker import DyingBroker
+from support.wire.transactions import (
     END_VERSION,
     LATER,
     WireProducer,
@@ -29,6 +28,7 @@ from support.wire_transactions import (
     committed_values,
     state_of,
 )
+from support.wire.wire import Wire
 
 NONE = ErrorCode.NONE
 SETTINGS = (

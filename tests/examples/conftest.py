@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.examples import Example
-from support.spark_session import new_session
+from support.broker.broker_process import BrokerProcess
+from support.pipeline.examples import Example
+from support.spark.spark_session import new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ import pytest
 
 from flintmq.pipeline import examine
 from flintmq.pipeline.plan.drawing import draw
-from support.broker_process import BrokerProcess, clean_environment
+from support.broker.broker_process import BrokerProcess, clean_environment
 
 TEXT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 TUTORIAL = TEXT.partition("\n## Tutorial\n")[2].partition("\n## ")[0]

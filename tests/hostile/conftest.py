@@ -1,4 +1,4 @@
-"""Real brokers under attack, each watched by a healthy client. See `support.hostile`.
+"""Real brokers under attack, each watched by a healthy client. See `support.broker.hostile`.
 
 All tests of this folder share one worker: two attacks side by side would disturb each other's figures.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.hostile import needs_proc
+from support.broker.broker_process import BrokerProcess
+from support.broker.hostile import needs_proc
 
 FOLDER = Path(__file__).parent
 QUIET = ("--set", "flint.rest.port=-1", "--set", "auto.create.topics.enable=false")

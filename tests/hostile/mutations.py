@@ -11,7 +11,7 @@ from flintmq.protocol import messages
 from flintmq.protocol.codec import encode
 from flintmq.protocol.codegen.schema import Field
 from flintmq.protocol.codegen.structures import Message
-from support.wire import batch_of
+from support.wire.wire import batch_of
 
 TARGET = "target"
 """A topic that requests are about half of the time."""

@@ -36,9 +36,9 @@ from flintmq.storage.durability.disk_reserve import RESERVE_FILE, Reserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
 from flintmq.storage.producer_state import Producers
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedRandom
-from support.batches import produced
-from support.log_bench import FOLDER, Bench
-from support.wire import batch_of
+from support.log.log_bench import FOLDER, Bench
+from support.wire.batches import produced
+from support.wire.wire import batch_of
 
 PRODUCE, METADATA = 0, 3
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import ErrorCode
-from support.broker_process import BrokerFailed, BrokerProcess
-from support.wire import Wire, batch_of, fetch_request, values_of
+from support.broker.broker_process import BrokerFailed, BrokerProcess
+from support.wire.wire import Wire, batch_of, fetch_request, values_of
 
 BATCHES, PER_SEGMENT, SIZE = 40, 5, 200_000
 COUNT = BATCHES

@@ -23,8 +23,8 @@ from flintmq.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from support.broker_process import BrokerProcess
-from support.wire import Wire, batch_of, fetch_request, values_of
+from support.broker.broker_process import BrokerProcess
+from support.wire.wire import Wire, batch_of, fetch_request, values_of
 
 SIZE, LARGER = "16m", "32m"
 PIECE = 400_000

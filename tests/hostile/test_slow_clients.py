@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 
 from flintmq.protocol.messages import FetchRequest, FindCoordinatorRequest, MetadataRequest
-from support.broker_process import BrokerProcess
-from support.hostile import sockets, watched
-from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
+from support.broker.broker_process import BrokerProcess
+from support.broker.hostile import sockets, watched
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 MEGABYTE = 1 << 20
 CONNECTIONS, CONNECTIONS_LONG = 2000, 10_000

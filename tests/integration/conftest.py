@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker
+from support.broker.broker_process import BrokerProcess, StartBroker
 
 _BROKERS = pytest.StashKey[list[BrokerProcess]]()
 

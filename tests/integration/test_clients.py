@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 from kafka.admin import KafkaAdminClient
 
 from flintmq.errors import ErrorCode
-from support.broker_process import BrokerProcess
-from support.kafka_clients import CLIENTS, Confluent, Failed, KafkaClient, Kcat, Message, need_codec
+from support.broker.broker_process import BrokerProcess
+from support.clients.kafka_clients import CLIENTS, Confluent, Failed, KafkaClient, Kcat, Message, need_codec
 
 TIMEOUT_S = 30.0
 MAX_MESSAGE_BYTES = 1_048_588

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.testing import Broker
-from support.kafka_clients import CLIENTS, KafkaClient, Message
+from support.clients.kafka_clients import CLIENTS, KafkaClient, Message
 
 TIMESTAMP = 1_700_000_000_000
 MESSAGES = [Message(b"%d" % i, b"k", TIMESTAMP + i) for i in range(200)]

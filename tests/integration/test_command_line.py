@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker, clean_environment
-from support.command import TIMEOUT_S, Flintmq, Ran, run
+from support.broker.broker_process import BrokerProcess, StartBroker, clean_environment
+from support.cli.command import TIMEOUT_S, Flintmq, Ran, run
 
 
 @pytest.fixture(scope="module")

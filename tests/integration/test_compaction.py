@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 
 from flintmq.errors import ErrorCode
 from flintmq.testing import Broker
-from support.broker_process import BrokerProcess
-from support.kafka_clients import CLIENTS, Confluent, Failed, Message
+from support.broker.broker_process import BrokerProcess
+from support.clients.kafka_clients import CLIENTS, Confluent, Failed, Message
 
 TIMEOUT_S = 30.0
 HOUR_S = 3600.0

@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.broker_process import BrokerProcess, clean_environment
+from support.broker.broker_process import BrokerProcess, clean_environment
 
 PROGRAM = Path(__file__).resolve().parent.parent / "clients" / "python" / "read_process_write.py"
 INPUT, OUTPUT, PARTITIONS = "in", "out", 3

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.broker_process import BrokerProcess, StartBroker
-from support.java_program import JavaProgram, compile_java
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.clients.java_program import JavaProgram, compile_java
 
 LINES, COUNTS, PARTITIONS = "lines", "counts", 2
 WORDS = [f"word-{number}" for number in range(12)]

@@ -21,8 +21,8 @@ from uuid import uuid4
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.kafka_clients import Confluent, Message
+from support.broker.broker_process import BrokerProcess
+from support.clients.kafka_clients import Confluent, Message
 
 # The programs and the broker are started once, so all of these belong into one worker.
 pytestmark = pytest.mark.xdist_group("foreign-clients")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from support.broker_process import BrokerProcess, clean_environment
-from support.command import Flintmq, Ran, run
-from support.wire import TIMESTAMP, Wire, batch_of
+from support.broker.broker_process import BrokerProcess, clean_environment
+from support.cli.command import Flintmq, Ran, run
+from support.wire.wire import TIMESTAMP, Wire, batch_of
 
 PATIENCE_S = 60.0
 PARTITIONS = 2

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from flintmq.client.assignors import encode_assignment, encode_subscription
-from support.broker_process import BrokerProcess
-from support.command import run
+from support.broker.broker_process import BrokerProcess
+from support.cli.command import run
 
 TOOL = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTERS = "org.apache.kafka.tools.consumer"

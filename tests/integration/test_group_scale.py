@@ -1,7 +1,8 @@
 """Many groups, and a group of many members, keep nobody waiting (issue: 1,000 groups, one of 500 members).
 
 Raw connections, so that the figures are the broker's. A healthy client in another process reads and writes meanwhile,
-and must not wait for a second (`support.hostile`); the heartbeats of a group beside them are all answered, in time.
+and must not wait for a second (`support.broker.hostile`). The heartbeats of a group beside them are all answered in
+time.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from support.broker_process import BrokerProcess, StartBroker
-from support.hostile import needs_proc, watched
-from support.wire import Wire
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.broker.hostile import needs_proc, watched
+from support.wire.wire import Wire
 
 pytestmark = [pytest.mark.xdist_group("hostile"), needs_proc]
 

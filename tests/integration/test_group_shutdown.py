@@ -14,8 +14,8 @@ from flintmq.protocol.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
-from support.broker_process import BrokerProcess, StartBroker
-from support.wire import Wire
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.wire.wire import Wire
 
 PATIENCE_S = 30.0
 

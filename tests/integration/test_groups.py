@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from support.broker_process import BrokerProcess, StartBroker
+from support.broker.broker_process import BrokerProcess, StartBroker
 
 TOPIC, PARTITIONS, GROUP = "t", 4, "g"
 PATIENCE_S = 60.0
@@ -233,7 +233,7 @@ def test_without_groups_their_requests_are_not_listed(start_broker: StartBroker)
     broker = start_broker("--set", "enable_consumer_groups=false")
     fill(broker, 4)
     from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-    from support.wire import Wire
+    from support.wire.wire import Wire
 
     with Wire(broker.address) as wire:
         response = wire.ask(ApiVersionsRequest(), 0)

@@ -15,8 +15,8 @@ from flintmq.errors import ErrorCode
 from flintmq.metrics import BY_NAME, Scrape, parse
 from flintmq.metrics.exposition import series_of
 from flintmq.protocol.messages import ApiVersionsRequest
-from support.broker_process import BrokerFailed, BrokerProcess, StartBroker
-from support.wire import Wire, batch_of, fetch_request
+from support.broker.broker_process import BrokerFailed, BrokerProcess, StartBroker
+from support.wire.wire import Wire, batch_of, fetch_request
 
 FREE_PORT = ("--set", "flint.rest.port=0")
 PARTITIONS = 1000

@@ -9,9 +9,9 @@ import pytest
 
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceResponse
-from support.broker_process import BrokerProcess
-from support.kafka_clients import CLIENTS, Message
-from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
+from support.broker.broker_process import BrokerProcess
+from support.clients.kafka_clients import CLIENTS, Message
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 
 @pytest.fixture(scope="module")

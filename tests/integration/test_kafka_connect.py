@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker
-from support.java_program import JavaProgram
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.clients.java_program import JavaProgram
 
 WORKER = "org.apache.kafka.connect.cli.ConnectStandalone"
 PATIENCE_S = 60.0

@@ -14,9 +14,9 @@ from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 from flintmq.records.batch import CRC_POSITION, CRC_START
 from flintmq.records.compression import Codec
 from flintmq.records.record import build_batch
-from support.broker_process import BrokerProcess, StartBroker
-from support.kafka_clients import CLIENTS, Message
-from support.wire import Wire, batch_of, fetch_request, produce_request, records_in, values_of
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.clients.kafka_clients import CLIENTS, Message
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, records_in, values_of
 
 MEGABYTE = 1024 * 1024
 

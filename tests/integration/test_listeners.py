@@ -15,8 +15,8 @@ from flintmq.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from support.broker_process import BrokerFailed, BrokerProcess, StartBroker
-from support.wire import Wire
+from support.broker.broker_process import BrokerFailed, BrokerProcess, StartBroker
+from support.wire.wire import Wire
 
 TIMEOUT_S = 30.0
 

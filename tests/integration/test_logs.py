@@ -10,8 +10,8 @@ import pytest
 
 from flintmq.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from flintmq.server.closed_connections import TOLD_MAX
-from support.broker_process import BrokerFailed, BrokerProcess, StartBroker
-from support.wire import Wire
+from support.broker.broker_process import BrokerFailed, BrokerProcess, StartBroker
+from support.wire.wire import Wire
 
 QUIET = ("--set", "flint.rest.port=-1")
 BROKER, BROKER_LOGGER = 4, 8

@@ -12,7 +12,7 @@ import pytest
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from flintmq.testing import Broker
-from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 FOREVER_MS = 600_000
 """Longer than the test may run: who answers earlier was woken."""

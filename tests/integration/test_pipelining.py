@@ -21,8 +21,8 @@ from flintmq.protocol.messages import (
     MetadataResponse,
     ProduceResponse,
 )
-from support.broker_process import BrokerProcess
-from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
+from support.broker.broker_process import BrokerProcess
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 
 @pytest.fixture(scope="module")

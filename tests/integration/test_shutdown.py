@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.protocol.messages import FetchResponse, ProduceResponse
-from support.broker_process import BrokerFailed, BrokerProcess, StartBroker
-from support.wire import Wire, batch_of, fetch_request, produce_request, records_in, values_of
+from support.broker.broker_process import BrokerFailed, BrokerProcess, StartBroker
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, records_in, values_of
 
 LONG_POLL_MS = 600_000
 AT_ONCE = 130

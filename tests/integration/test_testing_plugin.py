@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from support.broker_process import clean_environment
+from support.broker.broker_process import clean_environment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "testing"

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker
-from support.command import Ran, run
-from support.wire import Wire, batch_of
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.cli.command import Ran, run
+from support.wire.wire import Wire, batch_of
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from flintmq.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from support.broker_process import BrokerProcess, StartBroker
-from support.kafka_clients import CLIENTS, Message
-from support.wire import Wire, batch_of, fetch_request, produce_request, values_of
+from support.broker.broker_process import BrokerProcess, StartBroker
+from support.clients.kafka_clients import CLIENTS, Message
+from support.wire.wire import Wire, batch_of, fetch_request, produce_request, values_of
 
 MEGABYTE = 1024 * 1024
 

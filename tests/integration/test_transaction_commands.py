@@ -9,9 +9,9 @@ from itertools import count
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from support.broker_process import BrokerProcess
-from support.command import Flintmq, Ran, run
-from support.wire import Wire
+from support.broker.broker_process import BrokerProcess
+from support.cli.command import Flintmq, Ran, run
+from support.wire.wire import Wire
 
 PATIENCE_S = 60.0
 _numbers = count()

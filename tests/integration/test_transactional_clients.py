@@ -17,7 +17,7 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.broker_process import BrokerProcess
+from support.broker.broker_process import BrokerProcess
 
 TIMEOUT_S = 30.0
 END = b"end"

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.spark_session import new_session
-from support.spark_topics import Topics
+from support.broker.broker_process import BrokerProcess
+from support.spark.spark_session import new_session
+from support.spark.spark_topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support.lake_server import S3Server
-    from support.lake_tables import Lake
+    from support.lake.lake_tables import Lake
+    from support.lake.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ _IN_NAMES = {ord(one): "-" for one in "[]{}(),:;/= \"'"}
 def s3() -> Iterator[S3Server]:
     """A server of its own, with the bucket `lake`."""
     pytest.importorskip("moto.server", reason="toolchain: moto[s3]")
-    from support.lake_server import S3Server
+    from support.lake.s3_server import S3Server
 
     with S3Server() as started:
         yield started
@@ -65,7 +65,7 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture
 def lake(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Lake:
-    from support.lake_tables import Lake
+    from support.lake.lake_tables import Lake
 
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.spark_session import new_session
-from support.spark_topics import Topics
+from support.broker.broker_process import BrokerProcess
+from support.spark.spark_session import new_session
+from support.spark.spark_topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support.pipelines import Flow
+    from support.pipeline.pipelines import Flow
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ _IN_NAMES = {ord(one): "-" for one in "[]{}(),:;/= \"'"}
 
 @pytest.fixture
 def flow(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Flow:
-    from support.pipelines import Flow
+    from support.pipeline.pipelines import Flow
 
     return Flow(spark, broker.address, tmp_path)
 

@@ -28,7 +28,7 @@ from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker, marker_batch
 from flintmq.records.record import Record, append_record, records_of, with_payload
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from support.committed import without_aborted
+from support.log.committed import without_aborted
 
 UNPACKED_MAX = 1 << 20
 MICROSECONDS_MS_MAX = ((1 << 63) - 1) // 1000

@@ -24,9 +24,9 @@ from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import Summary
 from flintmq.storage.producer_state import Producers
 from flintmq.storage.segment import LOG, TXN_INDEX
-from support.batches import split
-from support.kafka_cleaner import KafkaCleaner
-from support.log_on_disk import NOW_MS, PLENTY, LogOnDisk
+from support.log.kafka_cleaner import KafkaCleaner
+from support.log.log_on_disk import NOW_MS, PLENTY, LogOnDisk
+from support.wire.batches import split
 
 SEEDS = 25
 SEEDS_LONG = 2000

@@ -24,7 +24,7 @@ from flintmq.coordinator.groups.records import GroupKey, read_key
 from flintmq.coordinator.runtime.machine import Decision, Stored, Token
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import JoinGroupResponse, SyncGroupResponse
-from unit.groups.world import Marker, World, subscription
+from unit.coordinator.groups.world import Marker, World, subscription
 
 GROUPS = ("g", "h")
 CAST = (("g", None), ("g", None), ("g", None), ("g", "i"), ("g", "i"), ("h", None))

@@ -24,7 +24,7 @@ from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import Assigned, LogFolder
-from support.batches import append, produced
+from support.wire.batches import append, produced
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CACHED_LIBS = os.path.expanduser("~/.cache/flintmq-suites/kafka-*/lib")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from flintmq.records.batch import read_header
 from flintmq.storage.log import Isolation
 from flintmq.storage.timestamp_lookup import offset_for_time
-from support.batches import produced
-from support.log_bench import NOW_MS, Bench
+from support.log.log_bench import NOW_MS, Bench
+from support.wire.batches import produced
 
 BATCH = st.tuples(st.integers(1, 6), st.integers(0, 300), st.integers(-200, 200))
 """Records, bytes of each, and how far its time is out of order."""

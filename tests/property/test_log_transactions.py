@@ -2,7 +2,7 @@
 
 Transactional producers work beside plain ones while all that `test_log_life` knows happens to the log. Whoever reads
 committed records gets those of the model, from any offset and in pieces of any size; what must hold besides is in
-`support.log_life`.
+`support.log.log_life`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flintmq.storage.log import Isolation, Log
 from flintmq.storage.producer_state import Producers
 from flintmq.storage.recovery.log_loader import _Opening
 from flintmq.storage.segment import SNAPSHOT, file_name
-from support.batches import split
-from support.committed import fetch
-from support.log_bench import contents
-from support.log_life import LogLife
-from support.log_machine import TransactionalLogMachine, explore
-from support.transactional_log import TransactionalBench
+from support.log.committed import fetch
+from support.log.log_bench import contents
+from support.log.log_life import LogLife
+from support.log.log_machine import TransactionalLogMachine, explore
+from support.log.transactional_log import TransactionalBench
+from support.wire.batches import split
 
 
 @pytest.fixture(autouse=True)

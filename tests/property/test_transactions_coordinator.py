@@ -17,7 +17,7 @@ from flintmq.coordinator.transactions.records import decode_value
 from flintmq.coordinator.transactions.transaction import EPOCH_MAX, State, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import EndTxnRequest
-from unit.transactions.driver import ID, TOKEN, Driver
+from unit.coordinator.transactions.driver import ID, TOKEN, Driver
 
 Identity = tuple[int, int]
 ACTORS = 3

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.spark_session import new_session
-from support.spark_topics import Topics
+from support.broker.broker_process import BrokerProcess
+from support.spark.spark_session import new_session
+from support.spark.spark_topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

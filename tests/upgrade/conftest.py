@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.spark_session import new_session
+from support.spark.spark_session import new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support.lake_server import S3Server
+    from support.lake.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def s3() -> Iterator[S3Server]:
     """A server of its own, with the bucket `lake`."""
     pytest.importorskip("moto.server", reason="toolchain: moto[s3]")
-    from support.lake_server import S3Server
+    from support.lake.s3_server import S3Server
 
     with S3Server() as started:
         yield started

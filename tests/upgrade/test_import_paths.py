@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.cli.main import main
-from support.pipeline_program import POINTS
+from support.pipeline.pipeline_program import POINTS
 from support.upgrade.paths import (
     DOCUMENTS,
     PACKAGES,

@@ -11,13 +11,13 @@ import pytest
 
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ProduceResponse
-from support import command
+from support.cli import command
 from support.upgrade.archives import expected, unpack
 from support.upgrade.contents import TIMEOUT_S, contents, read_records, read_topics
 from support.upgrade.past_broker import PastBroker
 from support.upgrade.stored_broker import TIME_MS, idempotent_batch
-from support.wire import Wire, produce_request
-from support.wire_transactions import WireProducer, state_of
+from support.wire.transactions import WireProducer, state_of
+from support.wire.wire import Wire, produce_request
 
 FIXTURES = ("broker-clean", "broker-killed")
 Json = dict[str, Any]

@@ -13,9 +13,9 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.lake.audit.audit import audit
 from flintmq.lake.syncing.options import make_options
-from support.lake_tables import Lake, Rows, topic_rows
-from support.pipelines import records_of
-from support.spark_topics import Topics
+from support.lake.lake_tables import Lake, Rows, topic_rows
+from support.pipeline.pipelines import records_of
+from support.spark.spark_topics import Topics
 from support.upgrade.archives import expected, unpack
 from support.upgrade.past_broker import PastBroker
 from support.upgrade.stored_lake import (
@@ -33,7 +33,7 @@ from support.upgrade.stored_lake import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support.lake_server import S3Server
+    from support.lake.s3_server import S3Server
 
 
 ORIGIN = ("topic", "partition", "offset", "timestamp", "error")

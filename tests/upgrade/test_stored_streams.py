@@ -15,7 +15,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import flintmq.pipeline
 from flintmq.pipeline.sources.lake_tables import open_lake_table
-from support.pipelines import records_of, rows_of_table
+from support.pipeline.pipelines import records_of, rows_of_table
 from support.upgrade.archives import expected, unpack
 from support.upgrade.contents import read_topics
 from support.upgrade.past_broker import PastBroker

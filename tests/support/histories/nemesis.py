@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from support.broker_process import BrokerProcess
+from support.broker.broker_process import BrokerProcess
 from support.histories.history import Blow, Recorder
-from support.tcp_proxy import TcpProxy
+from support.wire.tcp_proxy import TcpProxy
 
 _KINDS = ("kill", "kill", "kill twice", "pause", "cut", "cut", "silence", "shut out")
 

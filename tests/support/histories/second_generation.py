@@ -25,7 +25,7 @@ from flintmq.protocol.messages import (
 from flintmq.records.record import build_batch
 from support.histories.clients import STEP_S, Client, Scene
 from support.histories.history import End, GaveUp, Outcome, Place, Send
-from support.wire import Wire
+from support.wire.wire import Wire
 
 _INIT_VERSION, _PRODUCE_VERSION, _END_VERSION = 5, 12, 5
 _TIMEOUT_MS = 20_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from support.broker_process import BrokerProcess
+from support.broker.broker_process import BrokerProcess
 from support.histories.checker import Anomaly, check
 from support.histories.clients import PATIENCE_S, Client, Scene, Topics
 from support.histories.consumers import Copier, GroupMember, Reader, note_offsets, read_to_the_end
@@ -23,8 +23,8 @@ from support.histories.ledger import Ledger
 from support.histories.nemesis import Deed, Nemesis
 from support.histories.producers import IdempotentProducer, TransactionalProducer, Transactor
 from support.histories.second_generation import SecondGenerationProducer
-from support.tcp_proxy import TcpProxy
-from support.wire import Wire
+from support.wire.tcp_proxy import TcpProxy
+from support.wire.wire import Wire
 
 _SETTINGS = (
     "flint.rest.port=-1",

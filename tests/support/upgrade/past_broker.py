@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flintmq.cli.main import main
 from flintmq.effects.real import SystemClock
-from support.broker_process import BrokerProcess
+from support.broker.broker_process import BrokerProcess
 
 _VARIABLE = "FLINT_TEST_START_MS"
 _TESTS = Path(__file__).resolve().parents[2]

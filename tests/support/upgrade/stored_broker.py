@@ -32,13 +32,13 @@ from flintmq.protocol.messages import (
     ProduceResponse,
 )
 from flintmq.records.record import build_batch
-from support import command
-from support.broker_process import BrokerProcess
+from support.broker.broker_process import BrokerProcess
+from support.cli import command
 from support.upgrade.archives import pack, write_expected
 from support.upgrade.contents import TIMEOUT_S, contents
 from support.upgrade.past_broker import PastBroker
-from support.wire import Wire, produce_request
-from support.wire_transactions import WireProducer
+from support.wire.transactions import WireProducer
+from support.wire.wire import Wire, produce_request
 
 TIME_MS = 1_700_000_000_000
 GROUPS = ("members", "positions", "transactional")

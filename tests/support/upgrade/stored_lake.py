@@ -23,9 +23,9 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 
-from support.broker_process import BrokerProcess
-from support.lake_server import BUCKET, S3Server
-from support.spark_topics import TIME_MS, Topics
+from support.broker.broker_process import BrokerProcess
+from support.lake.s3_server import BUCKET, S3Server
+from support.spark.spark_topics import TIME_MS, Topics
 from support.upgrade.archives import pack, write_expected
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -135,7 +135,7 @@ def restore_bucket(s3: S3Server, directory: Path) -> None:
 def main(address: str, endpoint: str, format: str, file: str, kills: str) -> None:
     from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
     from flintmq.spark.session import session
-    from support.lake_tables import Lake
+    from support.lake.lake_tables import Lake
 
     if kills == "1":
         settle = TopicQuarantine.settle

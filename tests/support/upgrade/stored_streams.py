@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.testing import Broker
-from support import copying_program, pipeline_program
-from support.broker_process import BrokerProcess
-from support.pipelines import as_records
-from support.spark_topics import Topics
+from support.broker.broker_process import BrokerProcess
+from support.pipeline import pipeline_program
+from support.pipeline.pipelines import as_records
+from support.spark import copying_program
+from support.spark.spark_topics import Topics
 from support.upgrade.archives import pack, write_expected
 
 ROWS = 60

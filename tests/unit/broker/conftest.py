@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
-from support.single_broker import SEED, SingleBroker
+from support.broker.single_broker import SEED, SingleBroker
 
 StartBroker = Callable[..., SingleBroker]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.loopback import LOOPS, LoopFactory
+from support.broker.loopback import LOOPS, LoopFactory
 
 
 @pytest.fixture(params=sorted(LOOPS))

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.server.connection import BACKLOG_BYTES_MAX
 from flintmq.server.inbound import SHARED_BYTES
-from support.loopback import Client, Loopback, LoopFactory, framed, run_on
+from support.broker.loopback import Client, Loopback, LoopFactory, framed, run_on
 
 HUGE = 5 * 1024 * 1024
 

@@ -15,7 +15,7 @@ from flintmq.effects.real import RealDisk
 from flintmq.server import outbound
 from flintmq.server.outbound import Outbound
 from flintmq.storage.segment import FileRange
-from support.loopback import Client, Loopback, LoopFactory, framed, run_on
+from support.broker.loopback import Client, Loopback, LoopFactory, framed, run_on
 
 MEGABYTE = 1024 * 1024
 # A small buffer of the kernel on both sides, so that the pump has to wait often.

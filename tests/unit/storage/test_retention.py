@@ -6,8 +6,8 @@ from typing import Any
 
 from flintmq.records.batch import read_header
 from flintmq.storage.retention import Reason, expired
-from support.batches import append, produced
-from support.log_bench import NOW_MS, Bench
+from support.log.log_bench import NOW_MS, Bench
+from support.wire.batches import append, produced
 
 HOUR = 3_600_000
 

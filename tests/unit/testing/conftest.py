@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.testing import Broker
-from support.wire import Wire
+from support.wire.wire import Wire
 
 
 @pytest.fixture

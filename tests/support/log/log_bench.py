@@ -1,0 +1,87 @@
+"""One log in a folder of a simulated disk, opened as often as a test wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flintmq.settings import TopicConfig
+from flintmq.storage.descriptors import Descriptors
+from flintmq.storage.log import Isolation, Log
+from flintmq.storage.recovery.log_loader import Recovery, open_log
+from flintmq.testing.simulation import SimulatedDisk
+from support.wire.batches import append, produced, split
+
+TOPIC_ID = bytes(range(16))
+FOLDER = "data/orders-0"
+NOW_MS = 1_700_000_000_000
+PLENTY = 1 << 30
+
+
+class Bench:
+    """Settings are those of the topic, by field name."""
+
+    def __init__(self, *, descriptors: int = 64, **settings: Any) -> None:
+        self.disk = SimulatedDisk(1, journaling=False)
+        self.disk.makedirs(FOLDER)
+        self.disk.sync_dir("")
+        self.descriptors = descriptors
+        self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
+        self.report = Recovery()
+        self.log = self.open()
+
+    def open(self, *, clean: bool = False, recovery_point: int = 0, start_offset: int = 0) -> Log:
+        """A new process finds the folder as it is now."""
+        self.log = Log(
+            topic="orders",
+            partition=0,
+            topic_id=TOPIC_ID,
+            folder=FOLDER,
+            config=self.config,
+            disk=self.disk,
+            descriptors=Descriptors(self.disk, self.descriptors),
+        )
+        self.report = open_log(
+            self.log, clean=clean, recovery_point=recovery_point, start_offset=start_offset, now_ms=NOW_MS
+        )
+        return self.log
+
+    def reconfigure(self, **settings: Any) -> None:
+        self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
+        self.log.config = self.config
+
+    def fill(self, count: int, *, size: int = 100, step_ms: int = 10) -> list[bytes]:
+        """Append batches of one record, each a little later; what they look like in the log."""
+        written = []
+        for _ in range(count):
+            end = self.log.end_offset
+            batch = produced(b"%05d" % end + bytes(size), timestamp=NOW_MS + end * step_ms)
+            append(self.log, batch)
+            written.append(bytes(batch))
+        return written
+
+    def flush(self) -> None:
+        flush = self.log.prepare_flush()
+        flush.run()
+        self.log.flushed(flush, NOW_MS)
+
+    def close(self) -> None:
+        self.flush()
+        self.log.close()
+        self.disk.sync_all()
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        return f"{FOLDER}/{base_offset:020d}{suffix}"
+
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments]
+
+
+def contents(log: Log, isolation: Isolation = Isolation.LOG_END) -> list[bytes]:
+    """Every batch from the start on that such a reader may see."""
+    found: list[bytes] = []
+    offset = log.start_offset
+    while (part := log.read(offset, PLENTY, isolation, at_least_one=True)) is not None:
+        batches = split(part.read())
+        found += [data for _, data in batches]
+        offset = batches[-1][0].last_offset + 1
+    return found

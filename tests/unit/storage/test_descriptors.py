@@ -1,0 +1,84 @@
+"""A bounded number of open files, whoever still reads from them (issue: 10,000 topics must work)."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+from flintmq.effects.real import RealDisk
+from flintmq.settings import TopicConfig
+from flintmq.storage.descriptors import Descriptors
+from flintmq.storage.log import Isolation, Log
+from flintmq.storage.recovery.log_loader import open_log
+from flintmq.storage.segment import Segment
+from flintmq.testing.simulation import SimulatedDisk
+from support.log.log_bench import NOW_MS, PLENTY, TOPIC_ID
+from support.wire.batches import append, produced
+
+
+def segments_on(disk: SimulatedDisk, count: int, limit: int) -> tuple[Descriptors, list[Segment]]:
+    descriptors = Descriptors(disk, limit)
+    disk.makedirs("f")
+    segments = [Segment("f", base, descriptors, index_interval=0, created_ms=0) for base in range(count)]
+    for segment in segments:
+        segment.open(create=True)
+    return descriptors, segments
+
+
+def test_no_more_than_the_limit_are_open() -> None:
+    descriptors, segments = segments_on(SimulatedDisk(0), 50, limit=10)
+    assert len(descriptors) == 10
+    assert sum(segment.file is not None for segment in segments) == 10
+
+
+def test_a_file_in_use_gets_a_second_chance() -> None:
+    _, segments = segments_on(SimulatedDisk(0), 10, limit=10)
+    descriptors = segments[0]._descriptors
+    newcomers = [Segment("f", 100 + n, descriptors, index_interval=0, created_ms=0) for n in range(20)]
+    for newcomer in newcomers:
+        segments[3].open()
+        newcomer.open(create=True)
+    assert segments[3].file is not None
+    assert sum(segment.file is not None for segment in segments) == 1
+
+
+def test_a_file_that_was_let_go_is_opened_again() -> None:
+    _, segments = segments_on(SimulatedDisk(0), 30, limit=8)
+    assert segments[0].file is None
+    assert segments[0].open() is segments[0].file
+
+
+def open_descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else len(os.listdir("/dev/fd"))
+
+
+def test_a_range_in_flight_survives_eviction_and_deletion_and_then_lets_go(tmp_path: Path) -> None:
+    disk = RealDisk()
+    folder = str(tmp_path / "orders-0")
+    disk.makedirs(folder)
+    log = Log(
+        topic="orders",
+        partition=0,
+        topic_id=TOPIC_ID,
+        folder=folder,
+        config=TopicConfig(segment_bytes=300),
+        disk=disk,
+        descriptors=Descriptors(disk, 8),
+    )
+    open_log(log, clean=False, recovery_point=0, start_offset=0, now_ms=NOW_MS)
+    for n in range(40):
+        append(log, produced(b"%0150d" % n))
+    part = log.read(0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    assert part is not None
+    before = part.read()
+    for offset in range(1, 40):
+        log.read(offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    assert log.segments[0].file is None, "evicted meanwhile"
+    log.remove_files(log.advance_start(30))
+    assert not disk.exists(f"{folder}/{0:020d}.log")
+    assert part.read() == before
+    held = open_descriptors()
+    del part
+    assert open_descriptors() == held - 1
