@@ -149,7 +149,7 @@ def _small_table(stage: Stage) -> str:
     from flintmq.lake.tables.data_file import DataFile, FileName
     from flintmq.lake.tables.factory import open_with_store
     from flintmq.lake.tables.file_names import data_path
-    from flintmq.lake.tables.table import Change, TopicProgress
+    from flintmq.lake.tables.table import TableChange, TopicProgress
 
     topic_id = bytes(range(16)).hex()
 
@@ -187,7 +187,7 @@ def _small_table(stage: Stage) -> str:
                 )
             )
         progress = {"small": TopicProgress(topic_id, {0: SMALL_FILES * SMALL_ROWS})}
-        opened.table.commit(Change(base=state, added=files, progress=progress))
+        opened.table.commit(TableChange(base=state, added=files, progress=progress))
 
     return stage.made("small", make)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flintmq.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Kind, Setting
+from flintmq.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingKind
 from flintmq.settings.kinds import INT_MAX, LONG_MAX
 from flintmq.settings.names import SHORT_NAMES, UNAVAILABLE
 
@@ -136,7 +136,7 @@ def _default(declared: Setting) -> str:
     text = declared.format(declared.default)
     if not text:
         return "none"
-    if declared.kind in (Kind.INT, Kind.LONG) and declared.default in (INT_MAX, LONG_MAX):
+    if declared.kind in (SettingKind.INT, SettingKind.LONG) and declared.default in (INT_MAX, LONG_MAX):
         return "no limit"
     return _code(text)
 

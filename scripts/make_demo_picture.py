@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flintmq.demo.conductor import conduct
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.view import Scene, screen
 
 PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
@@ -32,7 +32,7 @@ class Photograph:
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
-    def update(self, figures: Figures, scene: Scene) -> None:
+    def update(self, figures: DemoFigures, scene: Scene) -> None:
         if figures.windows and figures.dead and figures.bought and scene.passed_s < scene.seconds:
             self.svg = drawn(figures, scene)
 
@@ -40,7 +40,7 @@ class Photograph:
         print("\n".join(lines))
 
 
-def drawn(figures: Figures, scene: Scene) -> str:
+def drawn(figures: DemoFigures, scene: Scene) -> str:
     # Where the folder was is of no interest, and another one each time.
     scene = Scene(scene.passed_s, scene.seconds, "127.0.0.1:9092", scene.file, "demo.yaml")
     console = Console(file=io.StringIO(), record=True, force_terminal=True, width=WIDTH, height=HEIGHT)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flintmq.lake.syncing.metrics import METRICS as LAKE_METRICS
-from flintmq.metrics import LATENCY_BOUNDS_S, Kind, Metric
+from flintmq.metrics import LATENCY_BOUNDS_S, Metric, MetricType
 from flintmq.metrics.declared import SECTIONS
 from flintmq.metrics.exposition import number
 from flintmq.pipeline.runtime.metrics import METRICS as PIPELINE_METRICS
@@ -88,7 +88,7 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 def _row(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricType.HISTOGRAM:
         labels = f"{labels}, `le`" if labels else "`le`"
     return f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.doc} |\n"
 

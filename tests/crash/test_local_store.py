@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeVar
 import pytest
 
 from flintmq.errors import CorruptionError, FlintError, MetadataStoreError, StorageError
-from flintmq.metadata.local_store import LocalStore
-from flintmq.metadata.store import Change, Compacted, Item, Lease, Put, Unavailable, Uncertain
+from flintmq.metadata.local_store import LocalMetadataStore
+from flintmq.metadata.store import Compacted, Lease, Put, StoreChange, StoreItem, Unavailable, Uncertain
 from flintmq.testing.simulation import (
     SimulatedClock,
     SimulatedDisk,
@@ -30,7 +30,7 @@ from flintmq.testing.simulation import (
 )
 
 T = TypeVar("T")
-State = dict[str, Item]
+State = dict[str, StoreItem]
 FOLDER = "data/metadata"
 JOURNAL = f"{FOLDER}/journal"
 SNAPSHOT = f"{FOLDER}/snapshot"
@@ -38,7 +38,7 @@ SNAPSHOT = f"{FOLDER}/snapshot"
 
 def simulate(
     disk: SimulatedDisk,
-    scenario: Callable[[LocalStore], Coroutine[Any, Any, T]],
+    scenario: Callable[[LocalMetadataStore], Coroutine[Any, Any, T]],
     *,
     seed: int = 0,
     snapshot_after_bytes: int = 1 << 20,
@@ -48,7 +48,7 @@ def simulate(
     clock = SimulatedClock()
 
     async def main(loop: SimulatedLoop) -> T:
-        store = await LocalStore.open(
+        store = await LocalMetadataStore.open(
             FOLDER,
             disk=disk,
             clock=clock,
@@ -70,7 +70,7 @@ def fresh_disk(seed: int) -> SimulatedDisk:
     return disk
 
 
-async def everything(store: LocalStore) -> State:
+async def everything(store: LocalMetadataStore) -> State:
     return dict((await store.get("")).items)
 
 
@@ -124,7 +124,7 @@ class Life:
             self.moments.append(Moment(disk.crash(), self.seen, len(self.asked)))
             self.moments.append(Moment(disk.kill(), self.seen, len(self.asked)))
 
-    async def _work(self, store: LocalStore) -> None:
+    async def _work(self, store: LocalMetadataStore) -> None:
         await self._check(store)
         watching = asyncio.create_task(self._follow(store))
         try:
@@ -133,7 +133,7 @@ class Life:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    async def _check(self, store: LocalStore) -> None:
+    async def _check(self, store: LocalMetadataStore) -> None:
         """What was found is a state that there was, not older than what was seen, and not of the future."""
         view = await store.get("")
         last = max(self.states)
@@ -160,14 +160,14 @@ class Life:
         self.states[view.revision] = dict(view.items)
         self.seen = view.revision
 
-    def _extend(self, change: Change) -> None:
+    def _extend(self, change: StoreChange) -> None:
         before = self.states[change.revision - 1]
         puts = {key: item for key, item in change.items.items() if item is not None}
         if puts:
             number = int(next(iter(puts.values())).value[:8])
             assert self.unanswered_from <= number < self.asked_at_birth, "what was gone came back"
             asked = self.asked[number]
-            whole = {k: Item(p.value, change.revision, p.lease) if p else None for k, p in asked.items()}
+            whole = {k: StoreItem(p.value, change.revision, p.lease) if p else None for k, p in asked.items()}
             assert change.items == {k: item for k, item in whole.items() if item or k in before}
         else:
             ended = {before[key].lease for key in change.items}
@@ -177,7 +177,7 @@ class Life:
             assert 0 not in ended
         self._learn(change)
 
-    def _learn(self, change: Change) -> None:
+    def _learn(self, change: StoreChange) -> None:
         state = dict(self.states[change.revision - 1])
         for key, item in change.items.items():
             if item is None:
@@ -186,12 +186,12 @@ class Life:
                 state[key] = item
         self.states[change.revision] = state
 
-    async def _follow(self, store: LocalStore) -> None:
+    async def _follow(self, store: LocalMetadataStore) -> None:
         async for change in store.watch("", after=self.seen):
             self._learn(change)
             self.seen = max(self.seen, change.revision)
 
-    async def _write(self, store: LocalStore) -> None:
+    async def _write(self, store: LocalMetadataStore) -> None:
         random = self.random
         leases: list[Lease] = []
         for _ in range((8, 2, 1)[self.depth]):
@@ -293,7 +293,7 @@ def test_transactions_that_wait_share_one_sync_and_a_lone_one_costs_one() -> Non
     disk = fresh_disk(1)
     operations: list[str] = []
 
-    async def scenario(store: LocalStore) -> None:
+    async def scenario(store: LocalMetadataStore) -> None:
         disk.observer = lambda operation, path: operations.append(operation)
         await store.txn({}, {"/a": Put(b"")})
         assert operations == ["write", "sync"]
@@ -308,7 +308,7 @@ def test_a_failed_write_or_sync_ends_the_store(operation: Literal["write", "sync
     disk = fresh_disk(2)
     fatal: list[BaseException] = []
 
-    async def scenario(store: LocalStore) -> None:
+    async def scenario(store: LocalMetadataStore) -> None:
         await store.txn({}, {"/safe": Put(b"1")})
         lease = await store.lease(5)
         disk.fail(operation)
@@ -338,7 +338,7 @@ def test_a_failed_write_or_sync_ends_the_store(operation: Literal["write", "sync
 def test_what_is_read_after_a_failed_sync_does_not_vanish_with_the_page_cache() -> None:
     disk = fresh_disk(3)
 
-    async def fail(store: LocalStore) -> None:
+    async def fail(store: LocalMetadataStore) -> None:
         disk.fail("sync")
         with pytest.raises(Uncertain):
             await store.txn({}, {"/a": Put(bytes(3000))})
@@ -355,7 +355,7 @@ def test_a_full_disk_ends_the_store_and_room_brings_back_all_that_was_acknowledg
     disk = fresh_disk(4)
     acknowledged: list[str] = []
 
-    async def fill(store: LocalStore) -> None:
+    async def fill(store: LocalMetadataStore) -> None:
         disk.free_bytes = 1000
         try:
             for n in range(100):
@@ -386,7 +386,7 @@ def journal_of(*sizes: int) -> tuple[SimulatedDisk, list[int]]:
     disk = fresh_disk(6)
     ends: list[int] = []
 
-    async def fill(store: LocalStore) -> None:
+    async def fill(store: LocalMetadataStore) -> None:
         ends.append(disk.size(JOURNAL))
         for n, size in enumerate(sizes):
             await store.txn({}, {f"/{n}": Put(bytes(size))})
@@ -434,7 +434,7 @@ def snapshot_disk() -> tuple[SimulatedDisk, State]:
     """A store with a snapshot and fewer entries after it than make another."""
     disk = fresh_disk(7)
 
-    async def fill(store: LocalStore) -> State:
+    async def fill(store: LocalMetadataStore) -> State:
         while not disk.exists(SNAPSHOT):
             await store.txn({}, {"/a": Put(bytes(100)), "/b": Put(bytes(200))})
         await store.txn({}, {"/c": Put(b"")})
@@ -448,7 +448,7 @@ def test_a_snapshot_replaces_the_entries_and_a_reader_cannot_tell() -> None:
     assert disk.size(JOURNAL) < 1000
     assert simulate(disk, everything) == state
 
-    async def watch_the_forgotten(store: LocalStore) -> None:
+    async def watch_the_forgotten(store: LocalMetadataStore) -> None:
         with pytest.raises(Compacted):
             await anext(store.watch("", after=0))
         head = (await store.get("")).revision
@@ -461,7 +461,7 @@ def test_a_crash_between_the_snapshot_and_the_cut_of_the_journal_changes_nothing
     disk = fresh_disk(8)
     between: list[tuple[SimulatedDisk, State]] = []
 
-    async def fill(store: LocalStore) -> None:
+    async def fill(store: LocalMetadataStore) -> None:
         def observe(operation: str, path: str) -> None:
             if operation == "truncate" and path == JOURNAL:
                 between.append((disk.crash(), dict(store._keyspace.items)))

@@ -17,8 +17,8 @@ from flintmq.partitions.partition import Partition
 from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
 from flintmq.storage.durability.flush import Flush, Sealed
-from flintmq.storage.log_dir import LogFolder
-from flintmq.storage.producer_state import ProducerBatch, Producers
+from flintmq.storage.log_dir import LogDir
+from flintmq.storage.producer_state import ProducerBatch, ProducerState
 from flintmq.storage.recovery.log_loader import _Opening
 from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
 from support.log.log_world import explore
@@ -95,11 +95,11 @@ def _served_after_a_kill_without_a_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def _starts_of_logs_are_not_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogFolder, "checkpoint_starts", lambda self: None)
+    patch.setattr(LogDir, "checkpoint_starts", lambda self: None)
 
 
 def _lines_outlive_their_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogFolder, "_forget", lambda self, keys: None)
+    patch.setattr(LogDir, "_forget", lambda self, keys: None)
 
 
 def _sealed_segments_are_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -114,13 +114,13 @@ def _sealed_segments_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _retries_are_not_known(patch: pytest.MonkeyPatch) -> None:
-    check = Producers.check
+    check = ProducerState.check
 
-    def forgetful(self: Producers, batch: BatchHeader) -> ProducerBatch | None:
+    def forgetful(self: ProducerState, batch: BatchHeader) -> ProducerBatch | None:
         known = check(self, batch)
         return None if known is not None and known.first_offset % 5 == 0 else known
 
-    patch.setattr(Producers, "check", forgetful)
+    patch.setattr(ProducerState, "check", forgetful)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_life import Found, LogLife
 from support.wire.batches import append, produced
@@ -227,9 +227,9 @@ def test_the_start_of_a_topic_made_again_is_durable_while_the_old_ones_is_writte
     disk.sync_dir("")
     with closing(SimulatedLoop(SimulatedClock())) as loop:
 
-        def open_folder(disk: SimulatedDisk, *topics: tuple[str, bytes]) -> LogFolder:
+        def open_folder(disk: SimulatedDisk, *topics: tuple[str, bytes]) -> LogDir:
             executor = SimulatedExecutor(loop, seed)
-            folder = LogFolder("data", disk=disk, clock=loop.clock, executor=executor, descriptors=8)
+            folder = LogDir("data", disk=disk, clock=loop.clock, executor=executor, descriptors=8)
             folder.check_format()
             wanted = [Assigned(name, 0, topic_id, config) for name, topic_id in topics]
             loop.run_until_complete(folder.load(wanted, deleting=frozenset()))

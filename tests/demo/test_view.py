@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from flintmq.demo.figures import Batch, Figures, Sample, Stored, Window
+from flintmq.demo.figures import DemoFigures, PipelineBatch, Sample, StoredRows, Window
 from flintmq.demo.lines import progress_line, summary
 from flintmq.demo.plots import bar, sparkline
 from flintmq.demo.shop import CLICKS, COUNTRIES, ORDERS
@@ -19,8 +19,8 @@ from flintmq.demo.view import Scene, screen
 SCENE = Scene(12.0, 60.0, "127.0.0.1:40000", "name: demo\nsteps:\n  one: two\n" * 20, "/tmp/demo/demo.yaml")
 
 
-def full_figures() -> Figures:
-    figures = Figures(
+def full_figures() -> DemoFigures:
+    figures = DemoFigures(
         sent=Counter({ORDERS: 1_000_000, CLICKS: 4_000_000}),
         spoiled=50_000,
         amount=8 * 123_456.78,
@@ -30,9 +30,9 @@ def full_figures() -> Figures:
         last_dead="orders-1 at 1234567: " + '{"id":1,"customer":12,' * 5,
         windows={(country, "2026"): Window(123_456.78, 123_750) for country in COUNTRIES},
         stage="running",
-        batches={f"a_sink_with_a_long_name_{one}": Batch(123_456, 12.3) for one in range(5)},
-        lake_orders=Stored(1_000_000, 1_000, 1 << 30),
-        lake_clicks=Stored(3_960_000, 1_000, 1 << 30),
+        batches={f"a_sink_with_a_long_name_{one}": PipelineBatch(123_456, 12.3) for one in range(5)},
+        lake_orders=StoredRows(1_000_000, 1_000, 1 << 30),
+        lake_clicks=StoredRows(3_960_000, 1_000, 1 << 30),
     )
     figures.dead_by_reason.update(
         {f"good_orders: a reason of many words, {one}" * 3: one for one in range(9)}
@@ -58,8 +58,8 @@ def test_plots_are_in_proportion() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (132, 43), (220, 60)])
-@pytest.mark.parametrize("figures", [Figures(), full_figures()], ids=["at the start", "at work"])
-def test_a_screen_fits_into_the_terminal(figures: Figures, width: int, height: int) -> None:
+@pytest.mark.parametrize("figures", [DemoFigures(), full_figures()], ids=["at the start", "at work"])
+def test_a_screen_fits_into_the_terminal(figures: DemoFigures, width: int, height: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=height, record=True)
     lines = console.render_lines(
         screen(figures, SCENE, width=width, height=height), console.options.update(height=height)
@@ -93,7 +93,7 @@ def test_the_summary_says_where_it_was_kept() -> None:
 
 
 def test_rates_are_of_the_time_between_two_samples() -> None:
-    figures = Figures()
+    figures = DemoFigures()
     figures.sample(100.0)
     figures.sent.update({ORDERS: 20, CLICKS: 80})
     figures.dead = 10

@@ -10,8 +10,8 @@ import pytest
 
 from flintmq.broker import fetch_sessions, parked_fetches
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FetchSessions
-from flintmq.broker.limits import TOPICS_PER_TURN, Lane, gather_in_turns
-from flintmq.broker.parked_fetches import Waiting
+from flintmq.broker.limits import TOPICS_PER_TURN, SerialExecutor, gather_in_turns
+from flintmq.broker.parked_fetches import ParkedFetchLimit
 from flintmq.broker.responses import reason_of
 from flintmq.effects import Executor, File
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
@@ -29,12 +29,12 @@ from flintmq.records.record import (
     check_records,
 )
 from flintmq.server.inbound import FrameBuffer
-from flintmq.server.inbound_budget import Budget
-from flintmq.server.outbound_budget import Backlog
+from flintmq.server.inbound_budget import InboundBudget
+from flintmq.server.outbound_budget import OutboundBudget
 from flintmq.storage import producer_state
-from flintmq.storage.durability.disk_reserve import RESERVE_FILE, Reserve
+from flintmq.storage.durability.disk_reserve import RESERVE_FILE, DiskReserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedRandom
 from support.log.log_bench import FOLDER, Bench
 from support.wire.batches import produced
@@ -154,7 +154,7 @@ def test_the_kind_of_a_frame_is_judged_when_it_has_come_and_not_before() -> None
 
 
 def test_beyond_the_limit_the_largest_backlog_is_dropped() -> None:
-    backlog = Backlog[str](100)
+    backlog = OutboundBudget[str](100)
     assert backlog.hold("small", 20) == []
     assert backlog.hold("large", 60) == []
     assert backlog.hold("new", 30) == ["large"]
@@ -166,12 +166,12 @@ def test_beyond_the_limit_the_largest_backlog_is_dropped() -> None:
 
 
 def test_among_equal_backlogs_the_oldest_goes() -> None:
-    backlog = Backlog[int](100)
+    backlog = OutboundBudget[int](100)
     assert [backlog.hold(number, 40) for number in range(4)] == [[], [], [0], [1]]
 
 
 def test_the_heaviest_make_up_half_of_what_is_used() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     for owner, size in (("a", 10), ("b", 40), ("c", 30), ("d", 20)):
         assert budget.grow(owner, size, lambda: None)
     assert budget.heaviest() == ["b", "c"]
@@ -213,7 +213,7 @@ def test_sessions_are_given_while_there_is_room_for_their_partitions(monkeypatch
 
 
 def test_polls_of_few_partitions_may_wait_longest() -> None:
-    polls = Waiting()
+    polls = ParkedFetchLimit()
     assert polls.may_wait(parked_fetches.PARTITIONS_MAX)
     polls.partitions = parked_fetches.PARTITIONS_MAX
     assert not polls.may_wait(parked_fetches.FEW + 1)
@@ -238,7 +238,7 @@ def test_a_lane_does_one_thing_at_a_time() -> None:
             return args
 
     async def scenario() -> None:
-        lane, threads = Lane(), Threads()
+        lane, threads = SerialExecutor(), Threads()
         executor: Executor = threads  # type: ignore[assignment]
         results = await asyncio.gather(*(lane.run(executor, print, number) for number in range(5)))
         assert results == [(number,) for number in range(5)]
@@ -291,7 +291,7 @@ def test_a_producer_is_told_of_so_many_records_at_fault() -> None:
 
 def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
-    known = Producers()
+    known = ProducerState()
 
     def write(producer_id: int, sequence: int = 0) -> None:
         header = read_header(
@@ -305,12 +305,12 @@ def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: 
     write(1, sequence=1)
     write(4)
     assert [one.producer_id for one in known] == [3, 1, 4]
-    assert [one.producer_id for one in Producers.decode(known.encode())] == [3, 1, 4]
+    assert [one.producer_id for one in ProducerState.decode(known.encode())] == [3, 1, 4]
 
 
 def test_a_producer_with_an_open_transaction_is_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 2)
-    known = Producers()
+    known = ProducerState()
     for producer_id, txn in ((1, True), (2, False), (3, False)):
         header = read_header(
             produced(b"x", producer_id=producer_id, epoch=0, sequence=0, is_transactional=txn)
@@ -326,7 +326,7 @@ def test_a_producer_with_an_open_transaction_is_not_pushed_out(monkeypatch: pyte
 def test_the_reserve_is_given_up_once_and_made_again() -> None:
     disk = SimulatedDisk(1)
     disk.makedirs("data")
-    reserve = Reserve(disk, "data")
+    reserve = DiskReserve(disk, "data")
     assert not reserve.give_up()
     reserve.keep()
     assert disk.exists(f"data/{RESERVE_FILE}")

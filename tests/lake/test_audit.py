@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from flintmq.client.admin.maintenance import maintain_topic
 from flintmq.lake.audit.audit import audit
-from flintmq.lake.audit.report import Kind, TableAudit
+from flintmq.lake.audit.report import AuditProblemKind, TableAudit
 from flintmq.lake.syncing.options import make_options
-from flintmq.lake.tables.table import Change, TableError
+from flintmq.lake.tables.table import TableChange, TableError
 from flintmq.protocol.maintenance import MaintenanceAction
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake
@@ -41,7 +41,7 @@ def audited(lake: Lake, topic: str, format: str = "parquet", **more: Any) -> Tab
     return found
 
 
-def told(found: TableAudit) -> list[tuple[Kind, int, int, str | None]]:
+def told(found: TableAudit) -> list[tuple[AuditProblemKind, int, int, str | None]]:
     return [(one.kind, one.start, one.end, one.column) for one in found.problems]
 
 
@@ -108,7 +108,7 @@ def test_a_flipped_byte_is_found_and_named(synced: Lake, topic: str) -> None:
     path = rewritten(synced, topic, lambda table: with_byte_flipped(table, 7, "value"))
     found = audited(synced, topic)
     (problem,) = found.problems
-    assert (problem.kind, problem.topic, problem.partition) == (Kind.CHANGED, topic, 0)
+    assert (problem.kind, problem.topic, problem.partition) == (AuditProblemKind.CHANGED, topic, 0)
     assert (problem.start, problem.end, problem.column, problem.files) == (7, 8, "value", (path,))
     assert str(problem) == f"{topic}-0, offset 7: value changed in {path}"
     assert found.compared == 100
@@ -126,17 +126,17 @@ def test_rows_that_are_missing_doubled_or_foreign_are_told_apart(synced: Lake, t
     rewritten(synced, topic, meddle, at=1)
     found = audited(synced, topic)
     assert told(found) == [
-        (Kind.MISSING, 60, 70, None),
-        (Kind.DOUBLED, 74, 75, None),
-        (Kind.FOREIGN, 1000, 1001, None),
+        (AuditProblemKind.MISSING, 60, 70, None),
+        (AuditProblemKind.DOUBLED, 74, 75, None),
+        (AuditProblemKind.FOREIGN, 1000, 1001, None),
     ]
 
 
 def test_rows_appended_behind_their_place_are_doubled(synced: Lake, topic: str) -> None:
     rewritten(synced, topic, lambda table: pa.concat_tables([table, table.slice(3, 2)]))
     found = audited(synced, topic)
-    assert (Kind.DOUBLED, 3, 5, None) in told(found)
-    assert Kind.MISPLACED in {one.kind for one in found.problems}
+    assert (AuditProblemKind.DOUBLED, 3, 5, None) in told(found)
+    assert AuditProblemKind.MISPLACED in {one.kind for one in found.problems}
 
 
 def test_rows_of_another_topic_or_partition_are_found(synced: Lake, topic: str) -> None:
@@ -150,8 +150,8 @@ def test_rows_of_another_topic_or_partition_are_found(synced: Lake, topic: str) 
 
     rewritten(synced, topic, meddle)
     assert told(audited(synced, topic)) == [
-        (Kind.CHANGED, 4, 5, "topic"),
-        (Kind.CHANGED, 5, 6, "partition"),
+        (AuditProblemKind.CHANGED, 4, 5, "topic"),
+        (AuditProblemKind.CHANGED, 5, 6, "partition"),
     ]
 
 
@@ -165,8 +165,8 @@ def test_a_file_that_is_gone_or_damaged_is_named(synced: Lake, topic: str) -> No
     Path(damaged).write_bytes(data)
     found = audited(synced, topic)
     assert {(one.kind, one.files) for one in found.problems} == {
-        (Kind.UNREADABLE, (first,)),
-        (Kind.UNREADABLE, (second,)),
+        (AuditProblemKind.UNREADABLE, (first,)),
+        (AuditProblemKind.UNREADABLE, (second,)),
     }
 
 
@@ -174,8 +174,8 @@ def test_a_file_that_was_taken_out_of_the_table_leaves_missing_rows(synced: Lake
     table = synced.table(topic)
     state = synced.state(topic)
     gone = next(one for one in table.files(state) if one.start_offset == 50)
-    table.commit(Change(base=state, removed=[gone]))
-    assert told(audited(synced, topic)) == [(Kind.MISSING, 50, 100, None)]
+    table.commit(TableChange(base=state, removed=[gone]))
+    assert told(audited(synced, topic)) == [(AuditProblemKind.MISSING, 50, 100, None)]
 
 
 def test_what_retention_took_is_checked_within_the_table_and_said(
@@ -186,7 +186,7 @@ def test_what_retention_took_is_checked_within_the_table_and_said(
     assert found.is_good
     assert (found.compared, found.only_in_lake) == (70, 30)
     rewritten(synced, topic, lambda table: pa.concat_tables([table.slice(0, 11), table.slice(10)]))
-    assert told(audited(synced, topic)) == [(Kind.DOUBLED, 10, 11, None)]
+    assert told(audited(synced, topic)) == [(AuditProblemKind.DOUBLED, 10, 11, None)]
 
 
 def test_what_is_not_synced_yet_is_no_problem(synced: Lake, topics: Topics, topic: str) -> None:
@@ -216,13 +216,13 @@ def test_decoded_rows_are_decoded_again_and_poison_is_looked_for(
     assert (found.compared, found.undecodable) == (22, 0)
     rewritten(lake, topic, lambda table: table.set_column(4, "id", pa.array([*range(18), 7], pa.int32())))
     wrong = told(audited(lake, topic))
-    assert all(one[0] is Kind.CHANGED and one[3] == "id" for one in wrong)
+    assert all(one[0] is AuditProblemKind.CHANGED and one[3] == "id" for one in wrong)
     assert wrong[-1][2] == 20
     quarantine = f"{topic}__quarantine"
     rewritten(lake, quarantine, lambda table: with_byte_flipped(table, 0, "key"))
-    assert (Kind.CHANGED, 5, 6, "key") in told(audited(lake, topic))
+    assert (AuditProblemKind.CHANGED, 5, 6, "key") in told(audited(lake, topic))
     rewritten(lake, quarantine, lambda table: table.slice(0, 0))
-    assert (Kind.MISSING, 5, 6, "error") in told(audited(lake, topic))
+    assert (AuditProblemKind.MISSING, 5, 6, "error") in told(audited(lake, topic))
 
 
 def test_a_compacted_topic_may_lack_what_the_table_has(lake: Lake, topics: Topics, topic: str) -> None:

@@ -15,7 +15,7 @@ from flintmq.lake.compact.planning import Merge, plan_merges
 from flintmq.lake.syncing.piece_writer import Layout
 from flintmq.lake.tables.data_file import DataFile, FileName
 from flintmq.lake.tables.file_names import data_path
-from flintmq.lake.tables.table import Change, Conflict, Format, TableError
+from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
 from support.lake.lake_files import SCHEMA, TOPIC, rows_of, write_file
 from support.lake.lake_locations import Place, progress
 
@@ -52,7 +52,7 @@ def test_a_file_that_a_sync_under_way_may_commit_stays_until_it_cannot(place: Pl
     larger = place.write(state, rows_of(range(10, 30)), 10, 30)
     place.add(state, [larger], at=30)
     with pytest.raises(Conflict):
-        place.table.commit(Change(base=state, added=[waiting], progress=progress(state, 0, 20)))
+        place.table.commit(TableChange(base=state, added=[waiting], progress=progress(state, 0, 20)))
     (orphan,) = clean(place.table, place.store, keep_ms=0)
     assert (orphan.path, orphan.why, orphan.size) == (waiting.path, Why.LATE, waiting.size)
     assert waiting.path not in place.paths_in_store()

@@ -14,7 +14,15 @@ from flintmq.lake.compact.merge import inputs_of
 from flintmq.lake.store.store import open_store
 from flintmq.lake.tables.data_file import FileName
 from flintmq.lake.tables.factory import open_table
-from flintmq.lake.tables.table import Change, Format, PartitionField, State, Table, TableError, Transform
+from flintmq.lake.tables.table import (
+    Format,
+    PartitionField,
+    Table,
+    TableChange,
+    TableError,
+    TableState,
+    Transform,
+)
 from support.lake.lake_files import SCHEMA, TOPIC, rows_of, write_file
 from support.lake.lake_locations import Place, progress
 
@@ -73,7 +81,7 @@ def test_old_columns_become_the_tables(spark: SparkSession, tmp_path: Path, form
     target = place.table.evolved(state, wanted)
     rows = rows_of(range(10, 20)).append_column("extra", pa.array(["x"] * 10))
     added = write_file(place.store, target, rows, start=10, end=20)
-    place.table.commit(Change(base=state, added=[added], schema=wanted, progress=progress(state, 0, 20)))
+    place.table.commit(TableChange(base=state, added=[added], schema=wanted, progress=progress(state, 0, 20)))
     expected = place.rows()
     assert compact(spark, place.table, place.store).files_after == 1
     assert place.rows().equals(expected)
@@ -94,7 +102,7 @@ def test_partitions_of_the_table_stay_apart(spark: SparkSession, tmp_path: Path,
                     place.store, state.schema, rows, start=start, end=start + 20, values=(("city", city),)
                 )
             )
-    place.table.commit(Change(base=state, added=files, progress=progress(state, 0, 60)))
+    place.table.commit(TableChange(base=state, added=files, progress=progress(state, 0, 60)))
     expected = place.rows()
     assert compact(spark, place.table, place.store).files_after == 2
     assert {one.partition_values for one in place.files()} == {(("city", "Oslo"),), (("city", None),)}
@@ -108,7 +116,7 @@ def test_a_sync_meanwhile_loses_nothing(
     place.fill([4])
     commit, calls = place.table.commit, []
 
-    def slow_commit(change: Change) -> State:
+    def slow_commit(change: TableChange) -> TableState:
         calls.append(change)
         if len(calls) == 1:
             other.fill([2])
@@ -128,10 +136,10 @@ def test_of_two_compactions_at_once_one_counts(
 ) -> None:
     place, other = Place(tmp_path, format), Place(tmp_path, format)
     place.fill([4])
-    commit: list[Change] = []
+    commit: list[TableChange] = []
     real = place.table.commit
 
-    def late_commit(change: Change) -> State:
+    def late_commit(change: TableChange) -> TableState:
         if not commit:
             commit.append(change)
             compact(spark, other.table, other.store)

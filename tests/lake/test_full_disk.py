@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.sync import Unavailable
+from flintmq.lake.syncing.sync import SyncUnavailable
 from flintmq.lake.syncing.synced_table import Prepared
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
@@ -76,7 +76,7 @@ def test_files_that_do_not_fit_are_an_error_and_the_table_stays_as_it_was(
     # More than there is room for, however it is compressed.
     for _ in range(1 + DISK_BYTES // RECORD_BYTES):
         topics.write(topic, [(b"k", os.urandom(RECORD_BYTES), TIME_MS, ())])
-    with pytest.raises(Unavailable, match=r"No space left on device.*See to the disk"):
+    with pytest.raises(SyncUnavailable, match=r"No space left on device.*See to the disk"):
         small_lake.sync(topic, format=format)
     assert small_lake.state(topic, format).progress == before
     assert len(small_lake.rows(topic, format)) == 10

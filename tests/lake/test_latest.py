@@ -13,7 +13,7 @@ import pytest
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.latest.latest import SUFFIX, Refreshed, latest
 from flintmq.lake.latest.merge import BUCKET
-from flintmq.lake.tables.table import Change, Format, State, TableError, TopicProgress
+from flintmq.lake.tables.table import Format, TableChange, TableError, TableState, TopicProgress
 from support.lake.lake_files import DAY, TOPIC, TOPIC_ID
 from support.lake.lake_locations import Place
 from support.lake.lake_pairs import RAW, Pair, Record, raw_rows
@@ -142,9 +142,9 @@ def test_new_columns_reach_the_table(spark: SparkSession, tmp_path: Path, format
     wanted = RAW.append(pa.field("extra", pa.string()))
     rows = raw_rows([(b"a", b"2")], 2, 0).append_column("extra", pa.array(["x"]))
     schema = pair.source.table.evolved(state, wanted)
-    file = pair.source.write(State(version="", schema=schema), rows, 2, 3)
+    file = pair.source.write(TableState(version="", schema=schema), rows, 2, 3)
     progress = {TOPIC: TopicProgress(TOPIC_ID, {0: 3})}
-    pair.source.table.commit(Change(base=state, added=[file], schema=wanted, progress=progress))
+    pair.source.table.commit(TableChange(base=state, added=[file], schema=wanted, progress=progress))
     pair.refresh()
     found = pair.target.rows().to_pylist()
     assert [(row["key"], row["value"], row["extra"]) for row in found] == [
@@ -162,7 +162,7 @@ def test_of_two_at_once_the_later_begins_anew(
     pair.add([(b"a", b"2")])
     real, calls = pair.target.table.commit, []
 
-    def late_commit(change: Change) -> State:
+    def late_commit(change: TableChange) -> TableState:
         calls.append(change)
         if len(calls) == 1:
             other.refresh()
@@ -178,7 +178,7 @@ def test_another_topic_of_the_name_is_refused(spark: SparkSession, tmp_path: Pat
     pair.add([(b"a", b"1")])
     pair.refresh()
     state = pair.source.state()
-    pair.source.table.commit(Change(base=state, progress={TOPIC: TopicProgress("ff" * 16, {0: 5})}))
+    pair.source.table.commit(TableChange(base=state, progress={TOPIC: TopicProgress("ff" * 16, {0: 5})}))
     with pytest.raises(TableError, match="another topic of the name"):
         pair.refresh()
 

@@ -10,7 +10,7 @@ import pytest
 from flintmq.lake.clean import Why, clean
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.tables.commit_log import new_id
-from flintmq.lake.tables.table import Change, Conflict, Format
+from flintmq.lake.tables.table import Conflict, Format, TableChange
 from support.lake.lake_files import rows_of
 from support.lake.lake_locations import Place, progress
 from support.lake.lake_pairs import Pair
@@ -73,7 +73,7 @@ def test_what_can_never_count_goes_from_the_bucket(where: dict[str, Any]) -> Non
     assert clean(place.table, place.store, keep_ms=0) == [], "a sync under way may commit it"
     place.add(state, [place.write(state, rows_of(range(10, 30)), 10, 30)], at=30)
     with pytest.raises(Conflict):
-        place.table.commit(Change(base=state, added=[late], progress=progress(state, 0, 20)))
+        place.table.commit(TableChange(base=state, added=[late], progress=progress(state, 0, 20)))
     for dry_run in (True, False):
         (orphan,) = clean(place.table, place.store, keep_ms=0, dry_run=dry_run)
         assert (orphan.path, orphan.why, orphan.size) == (late.path, Why.LATE, late.size)

@@ -18,7 +18,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.lake.replay import replay as replaying
 from flintmq.lake.replay.replay import Replay, Selection, replay
 from flintmq.lake.syncing.options import make_options
-from flintmq.lake.tables.table import Change, TableError
+from flintmq.lake.tables.table import TableChange, TableError
 from flintmq.records.compression import Codec
 from support.broker.broker_process import BrokerProcess
 from support.lake import replay_program
@@ -205,7 +205,7 @@ def test_a_table_that_is_wrong_is_not_replayed(synced: Lake, topics: Topics, top
     table, state = synced.table(topic), synced.state(topic)
     first, *_ = sorted(table.files(state), key=lambda one: one.start_offset)
     progress = dict(state.progress)
-    table.commit(Change(base=state, removed=[first], progress=progress))
+    table.commit(TableChange(base=state, removed=[first], progress=progress))
     os.replace(
         os.path.join(synced.root, topic, synced.paths(topic)[0]),
         os.path.join(synced.root, topic, "taken"),

@@ -11,7 +11,7 @@ import pytest
 from flintmq.lake.clean import clean
 from flintmq.lake.tables.factory import NAMESPACE
 from flintmq.lake.tables.iceberg.catalogs import open_catalog
-from flintmq.lake.tables.table import Change, Conflict, Format, TableError, TopicProgress
+from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError, TopicProgress
 from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of
 from support.lake.lake_locations import Place, next_offset
 from support.lake.lake_tables import Lake, topic_rows
@@ -72,7 +72,9 @@ def test_a_merge_on_a_table_rolled_back_keeps_its_progress(tmp_path: Path) -> No
     roll_back(loaded(place), snapshot_ids(loaded(place))[0])
     state = place.state()
     merged = place.write(state, rows_of(range(20)), 0, 20)
-    after = place.table.commit(Change(base=state, added=[merged], removed=list(place.table.files(state))))
+    after = place.table.commit(
+        TableChange(base=state, added=[merged], removed=list(place.table.files(state)))
+    )
     assert next_offset(after, 0) == 20
     place.fill([1])
     assert place.rows().column("offset").to_pylist() == list(range(30))
@@ -108,7 +110,7 @@ def test_of_very_many_partitions_it_is_refused_with_what_to_do(tmp_path: Path) -
     for at in (10, 20):
         added = place.write(state, rows_of(range(at - 10, at)), at - 10, at)
         progress = {TOPIC: TopicProgress(TOPIC_ID, {0: at, **dict.fromkeys(range(1, 1000), 7)})}
-        state = place.table.commit(Change(base=state, added=[added], progress=progress))
+        state = place.table.commit(TableChange(base=state, added=[added], progress=progress))
     table = loaded(place)
     first, last = snapshot_ids(table)
     roll_back(table, first)

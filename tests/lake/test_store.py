@@ -15,7 +15,7 @@ import pytest
 from flintmq.lake.store.store import Store, StoreError, open_store
 from flintmq.lake.tables.commit_log import CommitLog, new_id
 from flintmq.lake.tables.factory import open_table
-from flintmq.lake.tables.table import Change, Conflict, Format, TopicProgress
+from flintmq.lake.tables.table import Conflict, Format, TableChange, TopicProgress
 from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake.s3_server import BUCKET, S3Server
 from support.wire.lossy_proxy import LossyProxy
@@ -162,7 +162,7 @@ def test_a_table_commits_through_a_store_that_loses_answers(s3: S3Server, format
             )
             proxy.lose("answer", of_put="_log/" if format is Format.DELTA else "/log/")
             progress = {TOPIC: TopicProgress(TOPIC_ID, {0: start + 10})}
-            state = table.commit(Change(base=state, added=[added], progress=progress))
+            state = table.commit(TableChange(base=state, added=[added], progress=progress))
         assert sum(one.rows for one in table.files(state)) == 30
         assert state.progress[TOPIC].next_offsets == {0: 30}
 

@@ -21,7 +21,7 @@ import fastavro
 from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.cli.main import main
 from flintmq.errors import ConfigurationError
-from flintmq.lake.syncing.metrics import Commit, Figures
+from flintmq.lake.syncing.metrics import Commit, SyncMetrics
 from flintmq.lake.syncing.piece_runner import PieceRunner
 from flintmq.lake.syncing.planner import Gap
 from flintmq.metrics.exposition import parse
@@ -201,7 +201,7 @@ def test_a_terminal_shows_how_far_a_sync_and_an_audit_are(
 
 
 def test_figures_are_told_over_http() -> None:
-    figures = Figures()
+    figures = SyncMetrics()
     figures.add_conflict("t", "/lake/t")
     with FiguresServer(figures.text, port=0) as server:
         url = f"http://127.0.0.1:{server.port}"

@@ -24,16 +24,16 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.arrow.formats.decoder import Decoded, RowError
+from flintmq.arrow.formats.decoder import DecodedValues, RowError
 from flintmq.arrow.scan.options import parse
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.lake.store.store import StoreError, open_store
 from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.piece_runner import PieceRunner, Stopped
-from flintmq.lake.syncing.piece_writer import Layout, Parquet, Target, write_piece
-from flintmq.lake.syncing.planner import Plan, SyncPlanner, Wanted, range_of
+from flintmq.lake.syncing.piece_writer import Layout, Parquet, PieceTarget, write_piece
+from flintmq.lake.syncing.planner import Plan, SyncPlanner, SyncRequest, range_of
 from flintmq.lake.syncing.row_decoder import POISON, Shaper
-from flintmq.lake.syncing.sync import Sync, Unavailable
+from flintmq.lake.syncing.sync import Sync, SyncUnavailable
 from flintmq.lake.tables.partitioning import parse_partitioning
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
@@ -101,17 +101,19 @@ def test_a_driver_that_ends_at_any_step_is_made_up_for(
 
 
 @pytest.fixture
-def piece(broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path) -> tuple[Any, Target]:
+def piece(broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path) -> tuple[Any, PieceTarget]:
     """Something to write in this process, as a worker does."""
     topics.create(topic)
     topics.write(topic, [(b"k%d" % number, b"x" * BIG, TIME_MS, ()) for number in range(3)])
     options = parse({"kafka.bootstrap.servers": broker.address, "subscribe": topic, "includeHeaders": "true"})
     planner = SyncPlanner(topics.client, options, piece_bytes=1 << 30)
-    plan = planner.plan({topic: Wanted("t", None)}, planner.topics())[topic]
+    plan = planner.plan({topic: SyncRequest("t", None)}, planner.topics())[topic]
     assert isinstance(plan, Plan)
     (task,) = plan.pieces
     layout = Layout(store=open_store(str(tmp_path / "t")), schema=Shaper().schema)
-    return task, Target(source=options, shaper=Shaper(), rows=layout, digest=layout.digest(), poison=None)
+    return task, PieceTarget(
+        source=options, shaper=Shaper(), rows=layout, digest=layout.digest(), poison=None
+    )
 
 
 def test_attempts_at_the_same_piece_give_the_same_file(piece: Any, tmp_path: Path) -> None:
@@ -163,12 +165,12 @@ class Reader:
     def __init__(self, known: int) -> None:
         self._known = known
 
-    def decode(self, values: Any) -> Decoded:
+    def decode(self, values: Any) -> DecodedValues:
         numbers = [int(value) for value in values.to_pylist()]
         rows = pa.array(
             [{"number": one} if one < self._known else None for one in numbers], pa.struct(self.schema)
         )
-        return Decoded(
+        return DecodedValues(
             rows, [RowError(at, "unknown") for at, one in enumerate(numbers) if one >= self._known]
         )
 
@@ -285,7 +287,7 @@ def test_a_store_that_goes_away_fails_the_sync_and_the_next_makes_up_for_it(
 
     with monkeypatch.context() as patched, lake.open(topic) as sync:
         patched.setattr(PieceRunner, "run", while_away)
-        with pytest.raises(Unavailable):
+        with pytest.raises(SyncUnavailable):
             sync.run()
     proxy.target = ("127.0.0.1", s3.port)
     lake.sync(topic)
@@ -380,7 +382,7 @@ def test_following_takes_what_comes_and_outlives_failures(
     def sometimes(self: Sync) -> Any:
         if fails:
             fails.clear()
-            raise Unavailable("the store is away")
+            raise SyncUnavailable("the store is away")
         return run(self)
 
     monkeypatch.setattr(Sync, "run", sometimes)

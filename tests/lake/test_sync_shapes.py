@@ -16,7 +16,7 @@ import fastavro
 
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.piece_runner import PieceRunner
-from flintmq.lake.tables.table import Change, Conflict, TableError
+from flintmq.lake.tables.table import Conflict, TableChange, TableError
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
@@ -246,7 +246,10 @@ def test_poison_for_a_topic_is_written_once_whoever_dies(
     topics.write(topic, [*json_records(0, 3), BAD])
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
     # Written and not ended; ended, and its files still there.
-    for step in ("flintmq.lake.syncing.quarantine_topic.end", "flintmq.lake.store.local.LocalStore.delete"):
+    for step in (
+        "flintmq.lake.syncing.quarantine_topic.end",
+        "flintmq.lake.store.local.LocalFileStore.delete",
+    ):
         with lake.open(topic, **options) as sync, monkeypatch.context() as patched:
             patched.setattr(step, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -307,7 +310,7 @@ def _before_next_commit(sync: Any, do: Callable[[], object], monkeypatch: pytest
 
 def _set_property(lake: Lake, name: str) -> None:
     state = lake.state(name)
-    lake.table(name).commit(Change(base=state, properties={**state.properties, "flintmq.test": "1"}))
+    lake.table(name).commit(TableChange(base=state, properties={**state.properties, "flintmq.test": "1"}))
 
 
 def test_a_table_that_always_changes_is_given_up(

@@ -13,13 +13,13 @@ from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.factory import open_table
 from flintmq.lake.tables.table import (
-    Change,
     Conflict,
     Format,
     PartitionField,
-    State,
     Table,
+    TableChange,
     TableError,
+    TableState,
     TopicProgress,
     Transform,
 )
@@ -76,7 +76,7 @@ def progress(*offsets: int) -> dict[str, TopicProgress]:
     return {TOPIC: TopicProgress(TOPIC_ID, dict(enumerate(offsets)))}
 
 
-def file_of(lake: Lake, table: Table, state: State, start: int, end: int) -> DataFile:
+def file_of(lake: Lake, table: Table, state: TableState, start: int, end: int) -> DataFile:
     return write_file(lake.store(table), state.schema, rows_of(range(start, end)), start=start, end=end)
 
 
@@ -108,10 +108,12 @@ def test_files_progress_and_properties_change_together(lake: Lake) -> None:
     table = lake.open()
     state = table.create(SCHEMA)
     first = file_of(lake, table, state, 0, 100)
-    state = table.commit(Change(base=state, added=[first], progress=progress(100)))
+    state = table.commit(TableChange(base=state, added=[first], progress=progress(100)))
     second = file_of(lake, table, state, 100, 150)
     table.commit(
-        Change(base=state, added=[second], progress=progress(150, 7), properties={"flintmq.shape": "json"})
+        TableChange(
+            base=state, added=[second], progress=progress(150, 7), properties={"flintmq.shape": "json"}
+        )
     )
 
     again = lake.open()
@@ -130,10 +132,10 @@ def test_files_progress_and_properties_change_together(lake: Lake) -> None:
 def test_progress_alone_is_a_change_too(lake: Lake) -> None:
     table = lake.open()
     state = table.create(SCHEMA)
-    after = table.commit(Change(base=state, progress=progress(5)))
+    after = table.commit(TableChange(base=state, progress=progress(5)))
     assert after.progress == progress(5)
     with pytest.raises(Conflict):
-        lake.open().commit(Change(base=state, progress=progress(6)))
+        lake.open().commit(TableChange(base=state, progress=progress(6)))
 
 
 def test_the_second_of_two_writers_is_told(lake: Lake) -> None:
@@ -143,9 +145,9 @@ def test_the_second_of_two_writers_is_told(lake: Lake) -> None:
     assert base is not None
     assert same is not None
     added = file_of(lake, one, base, 0, 10)
-    after = one.commit(Change(base=base, added=[added], progress=progress(10)))
+    after = one.commit(TableChange(base=base, added=[added], progress=progress(10)))
     with pytest.raises(Conflict):
-        other.commit(Change(base=same, added=[added], progress=progress(10)))
+        other.commit(TableChange(base=same, added=[added], progress=progress(10)))
     state = other.state()
     assert state is not None
     assert state.version == after.version
@@ -169,7 +171,7 @@ def test_of_many_writers_at_once_one_wins_each_round(lake: Lake) -> None:
             if at == 0 and not barrier.broken:
                 barrier.wait(30)
             try:
-                table.commit(Change(base=base, added=[files[at // 10]], progress=progress(at + 10)))
+                table.commit(TableChange(base=base, added=[files[at // 10]], progress=progress(at + 10)))
                 outcomes.append("won")
             except Conflict:
                 outcomes.append("lost")
@@ -189,14 +191,14 @@ def test_columns_come(lake: Lake) -> None:
     table = lake.open()
     state = table.create(SCHEMA)
     state = table.commit(
-        Change(base=state, added=[file_of(lake, table, state, 0, 10)], progress=progress(10))
+        TableChange(base=state, added=[file_of(lake, table, state, 0, 10)], progress=progress(10))
     )
     extra = pa.struct([("a", pa.float64())])
     wanted = SCHEMA.append(pa.field("extra", extra))
     target = table.evolved(state, wanted)
     rows = rows_of(range(10, 20)).append_column("extra", pa.array([{"a": 1.5}] * 10, extra))
     new = write_file(lake.store(table), target, rows, start=10, end=20)
-    state = table.commit(Change(base=state, added=[new], schema=wanted, progress=progress(20)))
+    state = table.commit(TableChange(base=state, added=[new], schema=wanted, progress=progress(20)))
     assert state.schema.equals(target)
     found = lake.rows(lake.open())
     assert found.column("amount").to_pylist() == [one * 2 for one in range(20)]
@@ -207,12 +209,12 @@ def test_columns_become_wider(lake: Lake) -> None:
     table = lake.open()
     state = table.create(SCHEMA)
     state = table.commit(
-        Change(base=state, added=[file_of(lake, table, state, 0, 10)], progress=progress(10))
+        TableChange(base=state, added=[file_of(lake, table, state, 0, 10)], progress=progress(10))
     )
     wanted = pa.schema([one if one.name != "amount" else pa.field("amount", pa.int64()) for one in SCHEMA])
     target = table.evolved(state, wanted)
     new = write_file(lake.store(table), target, rows_of(range(10, 20)), start=10, end=20)
-    table.commit(Change(base=state, added=[new], schema=wanted, progress=progress(20)))
+    table.commit(TableChange(base=state, added=[new], schema=wanted, progress=progress(20)))
     again = lake.open()
     after = again.state()
     assert after is not None
@@ -236,7 +238,7 @@ def test_a_column_of_another_type_is_refused_by_name(lake: Lake) -> None:
     with pytest.raises(TableError, match="'amount' is int32"):
         table.evolved(state, wanted)
     with pytest.raises(TableError, match="'amount' is int32"):
-        table.commit(Change(base=state, schema=wanted))
+        table.commit(TableChange(base=state, schema=wanted))
     assert table.state() == state
 
 
@@ -245,10 +247,10 @@ def test_files_take_the_place_of_others(lake: Lake) -> None:
     table = lake.open()
     state = table.create(SCHEMA)
     small = [file_of(lake, table, state, start, start + 10) for start in range(0, 30, 10)]
-    state = table.commit(Change(base=state, added=small, progress=progress(30)))
+    state = table.commit(TableChange(base=state, added=small, progress=progress(30)))
     present = {one.path: one for one in table.files(state)}
     merged = file_of(lake, table, state, 0, 20)
-    change = Change(base=state, added=[merged], removed=[present[small[0].path], present[small[1].path]])
+    change = TableChange(base=state, added=[merged], removed=[present[small[0].path], present[small[1].path]])
     state = table.commit(change)
     assert {one.path for one in table.files(state)} == {merged.path, small[2].path}
     assert state.progress == progress(30)
@@ -262,7 +264,7 @@ def test_a_file_that_is_gone_cannot_be_replaced(lake: Lake) -> None:
     state = table.create(SCHEMA)
     one = file_of(lake, table, state, 0, 10)
     with pytest.raises(Conflict, match="not in the table"):
-        table.commit(Change(base=state, removed=[one]))
+        table.commit(TableChange(base=state, removed=[one]))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_a_partitioned_table_keeps_the_values(
     rows = rows_of(range(10), city=value if column == "city" else "Oslo")
     values = ((field.name, value),)
     made = write_file(lake.store(table), state.schema, rows, start=0, end=10, values=values)
-    table.commit(Change(base=state, added=[made], progress=progress(10)))
+    table.commit(TableChange(base=state, added=[made], progress=progress(10)))
     again = lake.open()
     after = again.state()
     assert after is not None
@@ -308,7 +310,7 @@ def test_many_commits_are_read_from_a_checkpoint(lake: Lake, monkeypatch: pytest
     state = table.create(SCHEMA)
     for start in range(0, 60, 10):
         added = file_of(lake, table, state, start, start + 10)
-        state = table.commit(Change(base=state, added=[added], progress=progress(start + 10)))
+        state = table.commit(TableChange(base=state, added=[added], progress=progress(start + 10)))
     names = [entry.path for entry in lake.store(table).list("")]
     assert any("checkpoint" in name for name in names)
     again = lake.open()

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from flintmq.lake.tables.iceberg.table import IcebergTable
-from flintmq.lake.tables.table import Change, Conflict, Format, TableError
+from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
 from support.lake.lake_files import SCHEMA, TOPIC, rows_of
 from support.lake.lake_locations import Place, progress
 
@@ -132,7 +132,7 @@ def test_a_catalog_that_does_not_answer_is_asked_again(tmp_path: Path, is_done: 
     base = losing.state()
     assert base == state
     added = place.write(state, rows_of(range(10, 20)), 10, 20)
-    change = Change(base=state, added=[added], progress=progress(state, 0, 20))
+    change = TableChange(base=state, added=[added], progress=progress(state, 0, 20))
     if is_done:
         assert losing.commit(change).progress == progress(state, 0, 20)
     else:

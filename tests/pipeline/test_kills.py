@@ -17,7 +17,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import support.pipeline.pipeline_program
 from flintmq.client.errors import ClientError
-from flintmq.pipeline.dead_letters.publisher import Publisher
+from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
 from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipeline.pipeline_program import POINTS
 from support.pipeline.pipelines import Flow, as_records, records_of, rows_of_table
@@ -131,7 +131,7 @@ def test_letters_of_a_batch_that_a_sink_has_and_skips_are_published(
     )
     topics.write(topic, as_records([{"id": 1}, b"bad 1", {"id": 2}]))
     with monkeypatch.context() as patched:
-        patched.setattr(Publisher, "publish", _no_broker)
+        patched.setattr(DeadLetterPublisher, "publish", _no_broker)
         with pytest.raises(ClientError):
             flow.run()
     # As if the run had died when the sink had the batch and Spark had not committed it.

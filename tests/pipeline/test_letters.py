@@ -8,9 +8,9 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.arrow.scan.options import SourceOptions
-from flintmq.arrow.scan.options import Topics as Chosen
+from flintmq.arrow.scan.options import TopicSelection as Chosen
 from flintmq.client.addresses import parse_addresses
-from flintmq.pipeline.dead_letters.publisher import Publisher
+from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
 from flintmq.pipeline.dead_letters.record_lookup import InTheirTopics
 from flintmq.pipeline.dead_letters.source import InDeadLetters, Wanted
 from flintmq.pipeline.dead_letters.staging import Dead
@@ -19,9 +19,9 @@ from support.pipeline.pipelines import as_records, records_of
 from support.spark.spark_topics import Topics
 
 
-def _publisher(broker: BrokerProcess, topics: Topics, topic: str, checkpoint: str) -> Publisher:
+def _publisher(broker: BrokerProcess, topics: Topics, topic: str, checkpoint: str) -> DeadLetterPublisher:
     options = SourceOptions(tuple(parse_addresses(broker.address)), Chosen(), ())
-    return Publisher(
+    return DeadLetterPublisher(
         topics.client,
         f"{topic}.dead",
         pipeline=topic,

@@ -29,7 +29,7 @@ from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.pipeline.runtime.control import AlreadyRunning, Control, read_status, request_stop
 from flintmq.pipeline.runtime.metrics import METRICS, figures_text
-from flintmq.pipeline.runtime.progress import Figures, SinkFigures
+from flintmq.pipeline.runtime.progress import RunProgress, SinkProgress
 from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import Flow, as_records, records_of
 from support.spark.spark_topics import Topics
@@ -192,7 +192,7 @@ _PROGRESS = {
 
 
 def test_figures_count_each_batch_once() -> None:
-    figures = SinkFigures()
+    figures = SinkProgress()
     assert figures.take(_PROGRESS)
     assert not figures.take(_PROGRESS)
     assert (figures.rows, figures.batches, figures.rows_per_second) == (500, 1, 500.0)
@@ -203,9 +203,9 @@ def test_figures_count_each_batch_once() -> None:
 
 
 def test_figures_are_there_for_prometheus_and_for_plain_terminals(capsys: pytest.CaptureFixture[str]) -> None:
-    sink = SinkFigures()
+    sink = SinkProgress()
     sink.take(_PROGRESS)
-    figures = Figures({"out": sink}, dead_letters=2, dropped={"orders": 1})
+    figures = RunProgress({"out": sink}, dead_letters=2, dropped={"orders": 1})
     text = figures_text("shop", figures)
     assert 'flintmq_pipeline_rows_total{pipeline="shop",sink="out"} 500\n' in text
     assert 'expectation="big.positive"} 4\n' in text

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.arrow.codec import fields, headers, record_spans
-from flintmq.arrow.codec.decode import COLUMNS, Committed, Decoded, decode, decode_in_parts
+from flintmq.arrow.codec.decode import COLUMNS, DecodedRecords, ReadCommittedFilter, decode, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import (
     CRC_POSITION,
@@ -177,7 +177,7 @@ def expected_rows(data: bytes, aborted: list[AbortedTransaction] | None) -> list
     ]
 
 
-def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
+def rows_of(decoded: DecodedRecords) -> list[dict[str, Any]]:
     batch = decoded.batch
     batch.validate(full=True)
     # Not every time of the log is one that Python has.
@@ -244,7 +244,7 @@ def test_aborted_transactions_are_left_out_chunk_by_chunk(
 ) -> None:
     written = write(log)
     cuts = data.draw(st.sets(st.sampled_from([0, *written.ends])), "chunks")
-    committed = Committed((one.producer_id, one.first_offset) for one in written.aborted)
+    committed = ReadCommittedFilter((one.producer_id, one.first_offset) for one in written.aborted)
     rows: list[dict[str, Any]] = []
     with steps_of(lanes):
         for begin, end in pairwise(sorted({0, *cuts, len(written.data)})):

@@ -21,8 +21,8 @@ from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.records.record import Record, build_batch, records_of
 from flintmq.storage.aborted_transactions import decode_aborted
-from flintmq.storage.compaction.job import Summary
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.compaction.job import CompactionSummary
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.log.kafka_cleaner import KafkaCleaner
 from support.log.log_on_disk import NOW_MS, PLENTY, LogOnDisk
@@ -84,7 +84,7 @@ class Both:
         self.random = random
         self.kafka = kafka
         self.ours = LogOnDisk()
-        self.producers = Producers()
+        self.producers = ProducerState()
         self.writers = {producer_id: Writer(producer_id) for producer_id in (*IDEMPOTENT, *TRANSACTIONAL)}
         self.silent: set[int] = set()
         """Producers that write nothing any more, and of which a marker may be the last that is known."""
@@ -205,7 +205,7 @@ class Both:
             theirs = self.kafka.clean(self.dirty, stable, **settings)
             assert theirs.end_offset == end
             summary = self.ours.clean(self.dirty, end, producers=known, **settings)[-1]
-            assert isinstance(summary, Summary)
+            assert isinstance(summary, CompactionSummary)
             assert self.seen() == [seen(*segment) for segment in theirs.segments]
             assert summary.next_dirty_offset == theirs.next_dirty_offset
             self.dirty = summary.next_dirty_offset

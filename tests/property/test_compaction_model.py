@@ -12,7 +12,7 @@ from flintmq.records.batch import DELETE_HORIZON, read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import records_of
 from flintmq.storage.aborted_transactions import decode_aborted
-from flintmq.storage.compaction.job import GroupResult, Summary
+from flintmq.storage.compaction.job import CompactionSummary, GroupResult
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX
 from support.log.log_on_disk import NOW_MS, PLENTY, LogOnDisk
@@ -310,7 +310,7 @@ def test_compaction_leaves_what_the_model_says(
                 producers=producers,
             )
             summary = events[-1]
-            assert isinstance(summary, Summary)
+            assert isinstance(summary, CompactionSummary)
             touched = [base for event in events if isinstance(event, GroupResult) for base in event.bases]
             assert touched == bases[: len(touched)]
             assert summary.next_dirty_offset == story.model.clean(

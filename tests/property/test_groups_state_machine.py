@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from flintmq.coordinator.groups import GroupSettings
-from flintmq.coordinator.groups.group import Group, State
+from flintmq.coordinator.groups.group import Group, GroupState
 from flintmq.coordinator.groups.records import GroupKey, read_key
 from flintmq.coordinator.runtime.machine import Decision, Stored, Token
 from flintmq.errors import ErrorCode
@@ -79,7 +79,7 @@ class WatchedWorld(World):
             group = self.groups.get(group_id)
             if group is None:
                 self.durable.pop(group_id, None)
-            elif group.state in (State.STABLE, State.EMPTY) and group_id not in self._unrecorded:
+            elif group.state in (GroupState.STABLE, GroupState.EMPTY) and group_id not in self._unrecorded:
                 self.durable[group_id] = durable(group)
 
     def start(self, log: Sequence[Stored | Marker]) -> None:
@@ -142,7 +142,7 @@ class GroupsStories(RuleBasedStateMachine):
         if actor.leads is not None:
             assignments = {one: f"{actor.generation}:{one}".encode() for one in actor.leads}
         group = self.world.groups.get(actor.group)
-        was_open = group is not None and group.state is State.COMPLETING
+        was_open = group is not None and group.state is GroupState.COMPLETING
         actor.sync = self.world.ask_sync(
             actor.member_id,
             actor.generation,
@@ -154,7 +154,7 @@ class GroupsStories(RuleBasedStateMachine):
             version=4,
         )
         self.asked.add(actor.sync)
-        if group is not None and was_open and group.state is State.STABLE:
+        if group is not None and was_open and group.state is GroupState.STABLE:
             given = {one.id: one.assignment for one in group.members.values()}
             assert given == {one: assignments.get(one, b"") for one in group.members}
         self._hear(actor)
@@ -270,7 +270,7 @@ class GroupsStories(RuleBasedStateMachine):
         for group_id, expected in before.items():
             group = self.world.groups.get(group_id)
             # A group over its limit rebalances as soon as it is loaded; one that only kept offsets is gone with them.
-            if group is not None and group.state is not State.PREPARING:
+            if group is not None and group.state is not GroupState.PREPARING:
                 assert durable(group) == expected
             assert group is not None or expected[1] == 0
 
@@ -295,9 +295,9 @@ class GroupsStories(RuleBasedStateMachine):
             assert all(group.members[one].instance_id == name for name, one in group.static_ids.items())
             assert group.joined_count == sum(one.join is not None for one in members)
             assert (group.leader in group.members) == bool(members)
-            assert all(one.join is None for one in members) or group.state is State.PREPARING
-            assert all(one.sync is None for one in members) or group.state is State.COMPLETING
-            assert bool(members) or group.state in (State.EMPTY, State.PREPARING)
+            assert all(one.join is None for one in members) or group.state is GroupState.PREPARING
+            assert all(one.sync is None for one in members) or group.state is GroupState.COMPLETING
+            assert bool(members) or group.state in (GroupState.EMPTY, GroupState.PREPARING)
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):

@@ -23,7 +23,7 @@ from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from support.wire.batches import append, produced
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -82,7 +82,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
     async def run(count: int) -> int:
         executor = LoopExecutor(asyncio.get_running_loop())
-        folder = LogFolder(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
+        folder = LogDir(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
         folder.check_format()
         await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
         log = folder.logs["orders", 0]
@@ -147,7 +147,7 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
 
     async def run() -> list[AbortedTransaction]:
         executor = LoopExecutor(asyncio.get_running_loop())
-        folder = LogFolder(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
+        folder = LogDir(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
         folder.check_format()
         await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
         log = folder.logs["orders", 0]

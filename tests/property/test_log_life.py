@@ -17,7 +17,7 @@ import pytest
 import flintmq.partitions.maintenance.scrub as scrubbing_shell
 from flintmq.errors import CorruptionError
 from flintmq.partitions.maintenance import log_cleaner
-from flintmq.partitions.maintenance.log_cleaner import Cleaner
+from flintmq.partitions.maintenance.log_cleaner import LogCleaner
 from flintmq.partitions.partition import Partition
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
@@ -70,10 +70,10 @@ def test_what_is_flushed_is_safe_while_a_new_start_is_not_yet_on_disk(seed: int)
 
 
 def _nothing_is_made_durable(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(self: Cleaner, partition: Partition, end_offset: int) -> None:
+    async def nothing(self: LogCleaner, partition: Partition, end_offset: int) -> None:
         pass
 
-    patch.setattr(Cleaner, "_make_durable", nothing)
+    patch.setattr(LogCleaner, "_make_durable", nothing)
 
 
 def _no_note_is_written(patch: pytest.MonkeyPatch) -> None:
@@ -81,8 +81,8 @@ def _no_note_is_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    job = Cleaner._job
-    patch.setattr(Cleaner, "_job", lambda *args: replace(job(*args), producers={}))
+    job = LogCleaner._job
+    patch.setattr(LogCleaner, "_job", lambda *args: replace(job(*args), producers={}))
 
 
 def _an_active_segment_is_read_to_its_end(patch: pytest.MonkeyPatch) -> None:

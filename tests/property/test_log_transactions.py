@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from flintmq.errors import CorruptionError
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
-from flintmq.storage.compaction.transactions import Transactions
+from flintmq.storage.compaction.transactions import CleanedTransactions
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.recovery.log_loader import _Opening
 from flintmq.storage.segment import SNAPSHOT, file_name
 from support.log.committed import fetch
@@ -186,18 +186,18 @@ def _aborted_transactions_are_not_found_again(patch: pytest.MonkeyPatch) -> None
 
 
 def _snapshots_forget_open_transactions(patch: pytest.MonkeyPatch) -> None:
-    decode = Producers.decode
+    decode = ProducerState.decode
 
-    def forgetful(data: bytes) -> Producers:
+    def forgetful(data: bytes) -> ProducerState:
         producers = decode(data)
         producers._open.clear()
         return producers
 
-    patch.setattr(Producers, "decode", forgetful)
+    patch.setattr(ProducerState, "decode", forgetful)
 
 
 def _compaction_takes_aborted_records_for_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "_begin", lambda self, offset: None)
+    patch.setattr(CleanedTransactions, "_begin", lambda self, offset: None)
 
 
 @pytest.mark.parametrize(

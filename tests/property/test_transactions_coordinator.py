@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import decode_value
-from flintmq.coordinator.transactions.transaction import EPOCH_MAX, State, Transaction
+from flintmq.coordinator.transactions.transaction import EPOCH_MAX, Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import EndTxnRequest
 from unit.coordinator.transactions.driver import ID, TOKEN, Driver
@@ -25,12 +25,28 @@ FIRST_GENERATION = 4
 SECOND_GENERATION = 5
 
 FOLLOWING = {
-    State.EMPTY: {State.EMPTY, State.ONGOING, State.PREPARE_ABORT},
-    State.ONGOING: {State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT},
-    State.PREPARE_COMMIT: {State.COMPLETE_COMMIT},
-    State.PREPARE_ABORT: {State.COMPLETE_ABORT},
-    State.COMPLETE_COMMIT: {State.EMPTY, State.ONGOING, State.PREPARE_ABORT},
-    State.COMPLETE_ABORT: {State.EMPTY, State.ONGOING, State.PREPARE_ABORT},
+    TransactionState.EMPTY: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {TransactionState.COMPLETE_COMMIT},
+    TransactionState.PREPARE_ABORT: {TransactionState.COMPLETE_ABORT},
+    TransactionState.COMPLETE_COMMIT: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.COMPLETE_ABORT: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
 }
 
 
@@ -70,7 +86,7 @@ class Zombies(RuleBasedStateMachine):
         """Every producer id and epoch that was told, and who took the transactional id over with it."""
         self.announced: Identity | None = None
         """What holds when the decided transaction is complete."""
-        self.reader = Transactions(self.driver.settings)
+        self.reader = TransactionMachine(self.driver.settings)
         """Another coordinator, which reads every record and decides nothing."""
         self.replayed = 0
         self.seen = 0
@@ -117,7 +133,7 @@ class Zombies(RuleBasedStateMachine):
             version = 3 if actor.version == FIRST_GENERATION else 5
             code = self.driver.add(actor.identity, ("topic", partition), version=version)
         if code == ErrorCode.NONE:
-            assert self.driver.state() is State.ONGOING
+            assert self.driver.state() is TransactionState.ONGOING
             assert actor.identity == (self.driver.transaction.producer_id, self.driver.transaction.epoch)
 
     @rule(who=st.integers(0, ACTORS - 1), committed=st.booleans(), lost=st.booleans())
@@ -193,7 +209,7 @@ class Zombies(RuleBasedStateMachine):
         works = self.driver.markers
         assert len(works) == decided, "markers are told again until they are written"
         if self.before is not None and decided:
-            assert works[0].committed is (self.before.state is State.PREPARE_COMMIT)
+            assert works[0].committed is (self.before.state is TransactionState.PREPARE_COMMIT)
             assert works[0].partitions == sorted(self.before.partitions)
 
     @rule(who=st.integers(0, ACTORS - 1), what=st.sampled_from(("init", "add", "end", "markers", "time")))
@@ -224,7 +240,11 @@ class Zombies(RuleBasedStateMachine):
                 self.follow(before, after)
             else:
                 assert before is not None
-                assert before.state not in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+                assert before.state not in (
+                    TransactionState.ONGOING,
+                    TransactionState.PREPARE_COMMIT,
+                    TransactionState.PREPARE_ABORT,
+                )
             self.before = after
         self.seen = len(self.driver.records)
 
@@ -232,7 +252,7 @@ class Zombies(RuleBasedStateMachine):
         assert after.epoch >= self.epochs.get(after.producer_id, -1), "epochs never go back"
         self.epochs[after.producer_id] = after.epoch
         if before is None:
-            assert after.state is State.EMPTY
+            assert after.state is TransactionState.EMPTY
             return
         assert after.state in FOLLOWING[before.state]
         if after.producer_id != before.producer_id:
@@ -240,7 +260,7 @@ class Zombies(RuleBasedStateMachine):
             assert before.producer_id != max(self.epochs), "a producer id is left for ever"
         if after.is_decided:
             assert after.partitions == before.partitions
-        elif after.state is State.ONGOING:
+        elif after.state is TransactionState.ONGOING:
             assert after.partitions >= before.partitions
             assert (after.producer_id, after.epoch) == (before.producer_id, before.epoch)
         else:
@@ -262,7 +282,7 @@ class Zombies(RuleBasedStateMachine):
     @invariant()
     def an_ongoing_transaction_has_a_timer(self) -> None:
         transaction = self.driver.machine.get(ID)
-        is_ongoing = transaction is not None and transaction.state is State.ONGOING
+        is_ongoing = transaction is not None and transaction.state is TransactionState.ONGOING
         assert (("time-out", ID) in self.driver.timers) is is_ongoing
 
     @invariant()
@@ -281,7 +301,7 @@ class Zombies(RuleBasedStateMachine):
             able = [one for one in self.handed_out if self.could_commit(machine, one, version)]
             assert len(able) <= 1
 
-    def could_commit(self, machine: Transactions, identity: Identity, version: int) -> bool:
+    def could_commit(self, machine: TransactionMachine, identity: Identity, version: int) -> bool:
         request = EndTxnRequest(
             transactional_id=ID, producer_id=identity[0], producer_epoch=identity[1], committed=True
         )
@@ -289,7 +309,7 @@ class Zombies(RuleBasedStateMachine):
         return bool(decision.entries)
 
 
-def durable(machine: Transactions, settings: TransactionSettings) -> Transaction | None:
+def durable(machine: TransactionMachine, settings: TransactionSettings) -> Transaction | None:
     """What records can tell; those of the first version cannot tell of the producer id before."""
     transaction = machine.get(ID)
     if transaction is None:

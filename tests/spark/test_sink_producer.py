@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.batch_producer import IN_FLIGHT_MAX, RawProducer, Records
+from flintmq.client.batch_producer import IN_FLIGHT_MAX, BatchProducer, Records
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import begin, describe, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
@@ -47,7 +47,7 @@ def records(*values: bytes) -> Records:
     return Records(bytes(payload), len(values), 1_700_000_000_000)
 
 
-def send_all(producer: RawProducer, topic: str) -> None:
+def send_all(producer: BatchProducer, topic: str) -> None:
     for number in range(ROUNDS):
         values = b"%da" % number, b"%db" % number
         producer.send({(topic, partition): records(*values) for partition in range(PARTITIONS)})
@@ -68,7 +68,7 @@ def written(broker: Broker, topic: str, *, read_committed: bool = False) -> list
 def test_batches_arrive_in_their_order(
     broker: Broker, client: ClusterClient, topic: str, codec: Codec
 ) -> None:
-    send_all(RawProducer(client, codec=codec), topic)
+    send_all(BatchProducer(client, codec=codec), topic)
     assert written(broker, topic) == [ALL] * PARTITIONS
 
 
@@ -77,7 +77,7 @@ def test_batches_arrive_in_their_order(
 def test_a_lost_connection_neither_loses_nor_repeats_anything(
     broker: Broker, client: ClusterClient, topic: str, when: str, hits: int
 ) -> None:
-    producer = RawProducer(client)
+    producer = BatchProducer(client)
     fault = broker.faults.close("Produce", when="before" if when == "before" else "after", times=hits)
     send_all(producer, topic)
     assert fault.hits == hits
@@ -90,14 +90,14 @@ def test_a_lost_connection_neither_loses_nor_repeats_anything(
 def test_an_error_that_passes_neither_loses_nor_repeats_anything(
     broker: Broker, client: ClusterClient, topic: str, error: str, when: str
 ) -> None:
-    producer = RawProducer(client)
+    producer = BatchProducer(client)
     broker.faults.fail("Produce", error=error, when="before" if when == "before" else "after", times=3)
     send_all(producer, topic)
     assert written(broker, topic) == [ALL] * PARTITIONS
 
 
 def test_a_broker_that_restarts_is_waited_for(broker: Broker, client: ClusterClient, topic: str) -> None:
-    producer = RawProducer(client, attempts=1000)
+    producer = BatchProducer(client, attempts=1000)
     producer.send({(topic, partition): records(b"first") for partition in range(PARTITIONS)})
     broker.restart()
     send_all(producer, topic)
@@ -107,7 +107,7 @@ def test_a_broker_that_restarts_is_waited_for(broker: Broker, client: ClusterCli
 def test_an_error_that_stays_is_told_after_so_many_attempts(
     broker: Broker, client: ClusterClient, topic: str
 ) -> None:
-    producer = RawProducer(client, attempts=3)
+    producer = BatchProducer(client, attempts=3)
     fault = broker.faults.fail("Produce", error="NOT_ENOUGH_REPLICAS", times=None)
     producer.send({(topic, 0): records(b"v")})
     with pytest.raises(RequestError) as refused:
@@ -117,7 +117,7 @@ def test_an_error_that_stays_is_told_after_so_many_attempts(
 
 
 def test_a_batch_that_is_too_large_is_told_at_once(broker: Broker, client: ClusterClient, topic: str) -> None:
-    producer = RawProducer(client)
+    producer = BatchProducer(client)
     producer.send({(topic, 0): records(bytes(2_000_000))})
     with pytest.raises(RequestError, match=r"max\.message\.bytes") as refused:
         producer.flush()
@@ -134,7 +134,7 @@ def test_a_transaction_is_ended_by_whoever_knows_it(
     assert timeout_ms == 700_000
     kept, dropped = (begin(client, name, timeout_ms=timeout_ms) for name in ("kept", "dropped"))
     for transaction in (kept, dropped):
-        producer = RawProducer(client, transaction=transaction)
+        producer = BatchProducer(client, transaction=transaction)
         producer.send({(topic, 0): records(transaction.id.encode())})
         producer.flush()
     assert {one.state for one in describe(client, ["kept", "dropped", "nobody"]).values()} == {"Ongoing"}
@@ -151,7 +151,7 @@ def test_who_takes_the_id_fences_and_aborts_who_had_it(
     broker: Broker, client: ClusterClient, topic: str
 ) -> None:
     old = begin(client, "id", timeout_ms=60_000)
-    producer = RawProducer(client, transaction=old)
+    producer = BatchProducer(client, transaction=old)
     producer.send({(topic, 0): records(b"old")})
     producer.flush()
     begin(client, "id", timeout_ms=60_000)
@@ -169,7 +169,7 @@ def test_many_are_ended_at_once_and_again_where_the_connection_broke(
 ) -> None:
     opened = [begin(client, f"many-{number}", timeout_ms=60_000) for number in range(150)]
     for transaction in opened:
-        producer = RawProducer(client, transaction=transaction)
+        producer = BatchProducer(client, transaction=transaction)
         producer.send({(topic, 0): records(transaction.id.encode())})
         producer.flush()
     fault = broker.faults.close("EndTxn", when="after", times=3)

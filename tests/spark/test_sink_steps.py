@@ -17,7 +17,7 @@ from flintmq.arrow.write import write_task
 from flintmq.arrow.write.exactly_once import WriteError, Written
 from flintmq.arrow.write.ledger import Ledger
 from flintmq.arrow.write.options import LEDGER_TOPIC, SinkOptions
-from flintmq.arrow.write.write_task import Task
+from flintmq.arrow.write.write_task import WriteTask
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transport import SocketTransport, connect
@@ -89,7 +89,7 @@ class Stage:
 
     def write(self, batch: int, task: int, attempt: int = 0) -> Written:
         values = [f"{batch}/{task}/{row}" for row in range(ROWS)]
-        return write_task.write_once(self.options, self.query, batch, Task(task, attempt), rows(values))
+        return write_task.write_once(self.options, self.query, batch, WriteTask(task, attempt), rows(values))
 
     def run(self, batch: int, life: Life | None = None) -> None:
         """All tasks, then the driver."""
@@ -214,7 +214,7 @@ def test_tasks_of_a_batch_before_the_last_write_nothing(stage: Stage) -> None:
 
 
 def test_a_batch_without_rows_needs_no_transaction(stage: Stage) -> None:
-    written = write_task.write_once(stage.options, stage.query, 0, Task(0, 0), iter([]))
+    written = write_task.write_once(stage.options, stage.query, 0, WriteTask(0, 0), iter([]))
     assert written.transaction is None
     write_task.commit(stage.options, [written])
     stage.run(1)

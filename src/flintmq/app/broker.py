@@ -21,27 +21,27 @@ from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
-from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.image import Delta
-from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.image import ImageDelta
+from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
-from flintmq.partitions.local_partitions import Partitions
-from flintmq.partitions.maintenance.scheduler import Upkeep
+from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
 from flintmq.server.listeners import Server
 from flintmq.settings import Listener, Loaded
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import Recovery
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Broker:
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._level = loaded.broker.flint_log_level
         self._telemetry: Telemetry | None = None
-        self._folder: LogFolder | None = None
+        self._folder: LogDir | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
@@ -117,7 +117,7 @@ class Broker:
         parts = telemetry.parts
         # ORDER: before anything that may take long, so that whoever asks is told why it does.
         await telemetry.start(optional=not self._owns_process)
-        folder = self._folder = LogFolder(
+        folder = self._folder = LogDir(
             path,
             disk=disk,
             clock=clock,
@@ -127,14 +127,14 @@ class Broker:
             counters=counters.logs,
         )
         folder.check_format()
-        store = await LocalStore.open(
+        store = await LocalMetadataStore.open(
             f"{path}/metadata", disk=disk, clock=clock, timers=loop, executor=executor, on_fatal=self._fatal
         )
-        self._metadata = metadata = Metadata(store, on_fatal=self._fatal)
+        self._metadata = metadata = ClusterMetadata(store, on_fatal=self._fatal)
         await metadata.start()
         await _ensure_cluster_id(metadata, random.bytes(16))
         configs = Configs(metadata.image, self._loaded.static, config.node_id)
-        self._partitions = parts.partitions = Partitions(
+        self._partitions = parts.partitions = LocalPartitions(
             node_id=config.node_id,
             metadata=metadata,
             configs=configs,
@@ -147,7 +147,7 @@ class Broker:
         recovering = time.monotonic()
         recovered = await self._partitions.load()
         parts.recovered([report for _, report in recovered], time.monotonic() - recovering)
-        self._upkeep = parts.upkeep = Upkeep(
+        self._upkeep = parts.upkeep = MaintenanceScheduler(
             self._partitions,
             CompactionProcess(),
             clock=clock,
@@ -166,7 +166,7 @@ class Broker:
         )
         self._groups.start()
         producer_ids = ProducerIds(metadata)
-        markers = Markers(self._partitions, self._groups, clock, counters.transactions)
+        markers = MarkerWriter(self._partitions, self._groups, clock, counters.transactions)
         self._transactions = parts.transactions = TransactionCoordinator(
             lambda: configs.broker,
             markers=markers,
@@ -269,7 +269,7 @@ class Broker:
             return wanted
         return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
 
-    def _follow_settings(self, delta: Delta) -> None:
+    def _follow_settings(self, delta: ImageDelta) -> None:
         """ORDER: after the partitions' subscription, which brings the configuration up to date."""
         if delta.broker_configs:
             self._apply_settings()
@@ -315,7 +315,7 @@ class Broker:
             logger.error("the checkpoints could not be written: %s", error)
 
 
-async def _ensure_cluster_id(metadata: Metadata, random: bytes) -> None:
+async def _ensure_cluster_id(metadata: ClusterMetadata, random: bytes) -> None:
     if not metadata.image.cluster_id:
         value = keys.ClusterValue(id=encode_uuid(random))
         await metadata.txn({keys.CLUSTER: 0}, {keys.CLUSTER: Put(keys.encode(value))})

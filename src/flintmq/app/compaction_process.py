@@ -8,7 +8,14 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator
 
-from flintmq.storage.compaction.job import Event, Failure, GroupResult, Job, decode_event, encode_job
+from flintmq.storage.compaction.job import (
+    CompactionFailure,
+    CompactionJob,
+    Event,
+    GroupResult,
+    decode_event,
+    encode_job,
+)
 
 _MODULE = "flintmq.storage.compaction.worker"
 _LINE_BYTES_MAX = 1 << 20
@@ -18,7 +25,7 @@ _STOP_S = 5.0
 class CompactionProcess:
     """One process for each pass: it starts in a fraction of a second, and its memory is given back with it."""
 
-    async def run(self, job: Job) -> AsyncGenerator[Event, None]:
+    async def run(self, job: CompactionJob) -> AsyncGenerator[Event, None]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -42,9 +49,9 @@ class CompactionProcess:
                     await process.stdin.drain()
             code = await process.wait()
             if code:
-                yield Failure(reason=f"the process that compacts ended with {code}")
+                yield CompactionFailure(reason=f"the process that compacts ended with {code}")
         except (BrokenPipeError, ConnectionResetError):
-            yield Failure(reason="the process that compacts died")
+            yield CompactionFailure(reason="the process that compacts died")
         finally:
             await _end(process)
 

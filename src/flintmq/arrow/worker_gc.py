@@ -18,7 +18,7 @@ _TIMES_MAX: Final = 2
 _times = 0
 
 
-def settle() -> None:
+def freeze_imports() -> None:
     global _times
     if _times >= _TIMES_MAX or not _is_worker():
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """Kafka's ACL operations."""
 
     READ = 3
@@ -20,7 +20,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-_O = Operation
+_O = AclOperation
 NOT_ASKED = -(2**31)
 ON_TOPIC = (
     _O.READ,
@@ -39,5 +39,5 @@ ON_CLUSTER = (
 )  # fmt: skip
 
 
-def bits(operations: tuple[Operation, ...]) -> int:
+def bits(operations: tuple[AclOperation, ...]) -> int:
     return sum(1 << operation for operation in operations)

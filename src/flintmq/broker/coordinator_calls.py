@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from flintmq.broker.delayed_response import Reply
+from flintmq.broker.delayed_response import DelayedResponse
 from flintmq.broker.request import Request
-from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.groups.membership import Client
 from flintmq.coordinator.runtime.machine import Decision, Token
 from flintmq.errors import ErrorCode
@@ -27,12 +27,12 @@ def ask_group(
     request: Request,
     services: Services,
     group_id: str,
-    decide: Callable[[Groups, Token], Decision],
+    decide: Callable[[GroupMachine, Token], Decision],
     failure: Callable[[ErrorCode], Message],
     finish: Callable[[Message], Message] = lambda answer: answer,
 ) -> None:
     """The answer comes from one group, now or later; `finish` adds what the group does not know."""
-    reply = Reply(request, lambda code: finish(failure(code)))
+    reply = DelayedResponse(request, lambda code: finish(failure(code)))
     token = services.groups.ask(
         group_id, decide, answer=lambda answer: reply.send(finish(answer)), fail=reply.fail
     )
@@ -43,12 +43,14 @@ def ask_groups(
     request: Request,
     services: Services,
     group_ids: Sequence[str],
-    decide: Callable[[Groups, Token, int], Decision],
+    decide: Callable[[GroupMachine, Token, int], Decision],
     part_failed: Callable[[int, ErrorCode], P],
     whole: Callable[[list[P]], Message],
 ) -> None:
     """A part of the answer comes from each group, named by its place; `whole` puts them together."""
-    reply = Reply(request, lambda code: whole([part_failed(at, code) for at in range(len(group_ids))]))
+    reply = DelayedResponse(
+        request, lambda code: whole([part_failed(at, code) for at in range(len(group_ids))])
+    )
     parts: dict[int, P] = {}
 
     def take(at: int, part: P) -> None:

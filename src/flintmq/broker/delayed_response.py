@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from flintmq.broker.error_codes import error_codes_in
 from flintmq.broker.request import Request
-from flintmq.broker.responses import encode_answer
+from flintmq.broker.responses import encode_response
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 
 
-class Reply:
+class DelayedResponse:
     """Sent once. While it is awaited the request is a poll: it ends with its connection, and with the broker.
 
     `failure` makes the answer for a code, where the coordinator cannot decide; `forget` is called when nobody takes
@@ -33,7 +33,7 @@ class Reply:
         request.poll = None
         for code in error_codes_in(message):
             request.failed(code)
-        pieces = encode_answer(request, message)
+        pieces = encode_response(request, message)
         if self._in_handler:
             request.pieces = pieces
         else:

@@ -16,7 +16,7 @@ from typing import Any
 from flintmq.broker.apis import APIS, Api, served
 from flintmq.broker.error_codes import error_codes_in
 from flintmq.broker.request import Connection, Pieces, Request
-from flintmq.broker.responses import encode_answer, reason_of
+from flintmq.broker.responses import encode_response, reason_of
 from flintmq.broker.services import Services
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters
@@ -141,7 +141,7 @@ class Dispatcher:
     def _encode(request: Request, response: Message) -> Pieces:
         for code in error_codes_in(response):
             request.failed(code)
-        return encode_answer(request, response)
+        return encode_response(request, response)
 
     def _answer_error(self, request: Request, message: Any, error: Exception) -> None:
         """The whole request failed: say so where its response has a place for it, else close."""
@@ -157,7 +157,7 @@ class Dispatcher:
         response.error_code = code
         if hasattr(response, "error_message"):
             response.error_message = reason_of(error)
-        request.pieces = encode_answer(request, response)
+        request.pieces = encode_response(request, response)
 
     def _refuse_version(self, request: Request) -> None:
         """ApiVersions in a version too new is answered in version 0, so that the client can choose (KIP-511)."""

@@ -30,7 +30,7 @@ _MAX_INT32 = 0x7FFFFFFF
 Key = tuple[str | bytes, int]
 
 
-class Wanted:
+class FetchPartition:
     """A partition that a client fetches, and what it was last told."""
 
     __slots__ = (
@@ -69,7 +69,9 @@ class Wanted:
 class FetchSession:
     __slots__ = ("by_id", "epoch", "session_id", "used_at", "wanted")
 
-    def __init__(self, session_id: int, by_id: bool, wanted: dict[Key, Wanted], used_at: float) -> None:
+    def __init__(
+        self, session_id: int, by_id: bool, wanted: dict[Key, FetchPartition], used_at: float
+    ) -> None:
         self.session_id = session_id
         self.by_id = by_id
         self.wanted = wanted
@@ -83,7 +85,7 @@ class FetchSession:
             for data in fetch_topic.partitions:
                 known = wanted.get((name, data.partition))
                 if known is None:
-                    wanted[name, data.partition] = Wanted(name, data)
+                    wanted[name, data.partition] = FetchPartition(name, data)
                 else:
                     known.update(data)
         # As Kafka has it, what is both wanted and forgotten is forgotten.
@@ -93,7 +95,7 @@ class FetchSession:
                 wanted.pop((name, partition), None)
         self.epoch = 1 if self.epoch == _MAX_INT32 else self.epoch + 1
 
-    def served(self, wanted: Iterable[Wanted]) -> None:
+    def served(self, wanted: Iterable[FetchPartition]) -> None:
         """Those that got records go to the end, so that all get their turn."""
         for one in wanted:
             key = (one.topic, one.partition)
@@ -108,7 +110,7 @@ class FetchContext:
 
     def __init__(
         self,
-        wanted: list[Wanted],
+        wanted: list[FetchPartition],
         session: FetchSession | None = None,
         *,
         incremental: bool = False,
@@ -165,7 +167,7 @@ class FetchSessions:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
 
-    def _create(self, wanted: dict[Key, Wanted], by_id: bool) -> FetchSession | None:
+    def _create(self, wanted: dict[Key, FetchPartition], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
         while len(self._sessions) >= self._slots or self.partitions + len(wanted) > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
@@ -185,10 +187,10 @@ class FetchSessions:
             self.partitions -= len(dropped.wanted)
 
 
-def _all(message: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
-    wanted: dict[Key, Wanted] = {}
+def _all(message: FetchRequest, by_id: bool) -> dict[Key, FetchPartition]:
+    wanted: dict[Key, FetchPartition] = {}
     for topic in message.topics:
         name = topic.topic_id if by_id else topic.topic
         for data in topic.partitions:
-            wanted[name, data.partition] = Wanted(name, data)
+            wanted[name, data.partition] = FetchPartition(name, data)
     return wanted

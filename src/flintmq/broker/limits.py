@@ -21,7 +21,7 @@ T = TypeVar("T")
 TOPICS_PER_TURN = 200
 
 
-class Lane:
+class SerialExecutor:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.settings import Alteration, Operation
+from flintmq.settings import Alteration, AlterOperation
 
 ROOT = "root"
 _PREFIX = "flintmq"
@@ -37,15 +37,15 @@ def check(alterations: Sequence[Alteration]) -> None:
         raise RequestError(ErrorCode.INVALID_REQUEST, "A logger is named more than once.")
     for alteration in alterations:
         name, operation = alteration.name, alteration.operation
-        if operation == Operation.SET and alteration.value is None:
+        if operation == AlterOperation.SET and alteration.value is None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"No level is given for logger {name}.")
-        if operation not in (Operation.SET, Operation.DELETE):
+        if operation not in (AlterOperation.SET, AlterOperation.DELETE):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"A level of logger {name} can be set or deleted, nothing else."
             )
         if name != ROOT and not (_is_ours(name) and name in logging.root.manager.loggerDict):
             raise RequestError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
-        if operation == Operation.DELETE:
+        if operation == AlterOperation.DELETE:
             if name == ROOT:
                 raise RequestError(
                     ErrorCode.INVALID_REQUEST, "The level of the root logger cannot be deleted."
@@ -61,7 +61,9 @@ def alter(alterations: Sequence[Alteration]) -> None:
     """Do what `check` let pass."""
     for alteration in alterations:
         level = (
-            logging.NOTSET if alteration.operation == Operation.DELETE else _LEVELS[alteration.value or ""]
+            logging.NOTSET
+            if alteration.operation == AlterOperation.DELETE
+            else _LEVELS[alteration.value or ""]
         )
         _logger(alteration.name).setLevel(level)
 

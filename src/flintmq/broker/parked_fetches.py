@@ -12,7 +12,7 @@ FEW = 100
 PARTITIONS_OF_FEW_MAX = 200_000
 
 
-class Waiting:
+class ParkedFetchLimit:
     def __init__(self) -> None:
         self.partitions = 0
 

@@ -44,7 +44,7 @@ class Connection(Protocol):
         ...
 
 
-class Poll(Protocol):
+class DelayedOperation(Protocol):
     """A request that waits for something to happen, or for its time to pass."""
 
     def cancel(self) -> None:
@@ -84,7 +84,7 @@ class Request:
         self.body_position = body_position
         self.pieces: Pieces | None = None
         """The answer; an empty list for a request that has none (Produce with acks=0)."""
-        self.poll: Poll | None = None
+        self.poll: DelayedOperation | None = None
         """Set while it waits, for the end of the connection or of the broker."""
         self.barrier = False
         """While this request is unanswered, none after it is dispatched."""

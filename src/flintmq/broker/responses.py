@@ -14,20 +14,20 @@ _ROOM = bytes(4)
 _REASON_MAX = 500
 
 
-def encode_answer(request: Request, response: Message) -> Pieces:
-    out = start_answer(request)
+def encode_response(request: Request, response: Message) -> Pieces:
+    out = start_response(request)
     encoder(type(response), request.version)(response, out)
-    finish_answer(out, len(out))
+    finish_response(out, len(out))
     return [out]
 
 
-def start_answer(request: Request) -> bytearray:
+def start_response(request: Request) -> bytearray:
     """Room for the size, then the header."""
     flexible = response_is_flexible(request.api.key, request.version)
     return bytearray(_ROOM + response_header(request.correlation_id, flexible))
 
 
-def finish_answer(first: bytearray, size: int) -> None:
+def finish_response(first: bytearray, size: int) -> None:
     """Set the size of an answer that has `size` bytes in all, beginning with `first`."""
     _SIZE.pack_into(first, 0, size - 4)
 

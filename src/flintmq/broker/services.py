@@ -6,32 +6,32 @@ from dataclasses import dataclass, field
 
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.limits import Lane
-from flintmq.broker.parked_fetches import Waiting
-from flintmq.coordinator.groups.machine import Groups
+from flintmq.broker.limits import SerialExecutor
+from flintmq.broker.parked_fetches import ParkedFetchLimit
+from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
-from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk, Executor, Random, Timers
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
-from flintmq.partitions.local_partitions import Partitions
-from flintmq.partitions.maintenance.scheduler import Upkeep
+from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     node_id: int
-    metadata: Metadata
+    metadata: ClusterMetadata
     topics: Topics
-    partitions: Partitions
-    upkeep: Upkeep
-    groups: Coordinator[Groups]
+    partitions: LocalPartitions
+    upkeep: MaintenanceScheduler
+    groups: Coordinator[GroupMachine]
     transactions: TransactionCoordinator
-    markers: Markers
+    markers: MarkerWriter
     configs: Configs
     producer_ids: ProducerIds
     sessions: FetchSessions
@@ -42,10 +42,10 @@ class Services:
     executor: Executor
     disk: Disk
     counters: Counters = field(default_factory=Counters)
-    waiting: Waiting = field(default_factory=Waiting)
-    opening: Lane = field(default_factory=Lane)
+    waiting: ParkedFetchLimit = field(default_factory=ParkedFetchLimit)
+    opening: SerialExecutor = field(default_factory=SerialExecutor)
     """For batches that a topic wants opened."""
-    lookups: Lane = field(default_factory=Lane)
+    lookups: SerialExecutor = field(default_factory=SerialExecutor)
     """For records that are looked up by their time."""
-    describing: Lane = field(default_factory=Lane)
+    describing: SerialExecutor = field(default_factory=SerialExecutor)
     """For answers that take much memory while they are put together."""

@@ -45,7 +45,7 @@ def admission_code(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     return code
 
 
-class Admission:
+class TransactionVerification:
     """Which batches of one request may be written."""
 
     __slots__ = (

@@ -5,38 +5,42 @@ from __future__ import annotations
 import click
 
 from flintmq import __version__
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "serve": Entry("flintmq.cli.serve", "Run a broker."),
-    "topic": Entry("flintmq.cli.topic.main", "List, create, describe, change, clean and delete topics."),
-    "group": Entry("flintmq.cli.group.main", "List, describe, reset and delete consumer groups."),
-    "transaction": Entry(
+    "serve": CommandEntry("flintmq.cli.serve", "Run a broker."),
+    "topic": CommandEntry(
+        "flintmq.cli.topic.main", "List, create, describe, change, clean and delete topics."
+    ),
+    "group": CommandEntry("flintmq.cli.group.main", "List, describe, reset and delete consumer groups."),
+    "transaction": CommandEntry(
         "flintmq.cli.transaction.main", "List, describe and abort transactions, and find those that hang."
     ),
-    "produce": Entry("flintmq.cli.produce.main", "Write records to a topic."),
-    "consume": Entry("flintmq.cli.consume.main", "Read records of a topic."),
-    "ping": Entry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
-    "top": Entry("flintmq.cli.top.main", "Watch a broker at work."),
-    "bench": Entry("flintmq.cli.bench.main", "Measure a broker: writing, reading, latency."),
-    "spark": Entry(
+    "produce": CommandEntry("flintmq.cli.produce.main", "Write records to a topic."),
+    "consume": CommandEntry("flintmq.cli.consume.main", "Read records of a topic."),
+    "ping": CommandEntry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
+    "top": CommandEntry("flintmq.cli.top.main", "Watch a broker at work."),
+    "bench": CommandEntry("flintmq.cli.bench.main", "Measure a broker: writing, reading, latency."),
+    "spark": CommandEntry(
         "flintmq.cli.spark.main",
         "Read and write topics with Spark: check the machine, open a shell, run programs.",
     ),
-    "lake": Entry(
+    "lake": CommandEntry(
         "flintmq.cli.lake.main",
         "Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
     ),
-    "pipeline": Entry(
+    "pipeline": CommandEntry(
         "flintmq.cli.pipeline.main", "Check, draw and run pipelines that are declared in a file."
     ),
-    "demo": Entry("flintmq.cli.demo", "Watch a shop at work: broker, pipeline and lake on this machine."),
-    "config": Entry(
+    "demo": CommandEntry(
+        "flintmq.cli.demo", "Watch a shop at work: broker, pipeline and lake on this machine."
+    ),
+    "config": CommandEntry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),
-    "log": Entry("flintmq.cli.log.main", "Check the logs of topics."),
-    "dump-log": Entry("flintmq.cli.log.dump", "Show and check the files of a log, without a broker."),
-    "version": Entry("flintmq.cli.version", "Show the version."),
+    "log": CommandEntry("flintmq.cli.log.main", "Check the logs of topics."),
+    "dump-log": CommandEntry("flintmq.cli.log.dump", "Show and check the files of a log, without a broker."),
+    "version": CommandEntry("flintmq.cli.version", "Show the version."),
 }
 
 EPILOG = """\b

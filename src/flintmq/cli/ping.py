@@ -9,7 +9,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit, Failure, failure_of
+from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure, Exit, failure_of
 from flintmq.cli.common.output import many, print_json
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError
@@ -50,7 +50,7 @@ def command(bootstrap: str, count: int, wait_s: float, as_json: bool) -> None:
                 break
             except ClientError as error:
                 if time.monotonic() >= deadline:
-                    raise Failure(failure_of(error).message) from error
+                    raise CommandFailure(failure_of(error).message) from error
                 time.sleep(_RETRY_S)
     if as_json:
         print_json(found)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit, Failure, UsageFailure
+from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure, Exit, UsageFailure
 from flintmq.cli.common.output import note, warn
 from flintmq.cli.common.settings_options import load_settings, source_options
 
@@ -66,6 +66,6 @@ def command(**sources: Any) -> None:
             code = serve(loaded, begun=begun, ready=ready)
         except OSError as error:
             if is_ready:
-                raise Failure(f"the broker cannot go on: {error}") from error
+                raise CommandFailure(f"the broker cannot go on: {error}") from error
             raise UsageFailure(f"the broker cannot start: {error}") from error
     raise SystemExit(code)

@@ -58,7 +58,7 @@ class _Flight(NamedTuple):
     batches: Mapping[TopicPartition, bytes]
 
 
-class RawProducer:
+class BatchProducer:
     def __init__(
         self,
         client: ClusterClient,

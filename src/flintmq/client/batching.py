@@ -28,7 +28,7 @@ def size_of(record: NewRecord) -> int:
     return size
 
 
-class Batches:
+class RecordAccumulator:
     """What waits to be sent to the partitions of one topic."""
 
     def __init__(self, batch_bytes: int) -> None:

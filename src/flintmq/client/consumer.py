@@ -22,7 +22,7 @@ from flintmq.client.metadata import TopicView
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse
-from flintmq.records.read_committed import Committed
+from flintmq.records.read_committed import ReadCommittedFilter
 from flintmq.records.record import Record
 
 MAX_WAIT_MS: Final = 500
@@ -124,7 +124,7 @@ class Consumer:
         try:
             # The broker names every aborted transaction that touches what it sent, so each answer stands alone.
             aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
-            committed = Committed(aborted) if self._read_committed else None
+            committed = ReadCommittedFilter(aborted) if self._read_committed else None
             found = read_batches(fetched.records or b"", position, committed=committed)
         except CorruptionError as error:
             raise CorruptionError(f"{self._topic.name}-{partition}: {error}") from error

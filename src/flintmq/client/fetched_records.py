@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from flintmq.effects import Buffer
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
-from flintmq.records.read_committed import Committed
+from flintmq.records.read_committed import ReadCommittedFilter
 from flintmq.records.record import MAGIC, Record, records_of
 
 UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -24,7 +24,9 @@ class FetchedRecords(NamedTuple):
     next_offset: int
 
 
-def read_batches(data: Buffer, from_offset: int, *, committed: Committed | None = None) -> FetchedRecords:
+def read_batches(
+    data: Buffer, from_offset: int, *, committed: ReadCommittedFilter | None = None
+) -> FetchedRecords:
     """All records from `from_offset` on, or those that are `committed`. Markers of transactions are not records of
     anybody."""
     view = memoryview(data)
@@ -52,7 +54,7 @@ def read_batches(data: Buffer, from_offset: int, *, committed: Committed | None 
     return FetchedRecords(records, next_offset)
 
 
-def _is_committed(committed: Committed, header: BatchHeader, batch: memoryview) -> bool:
+def _is_committed(committed: ReadCommittedFilter, header: BatchHeader, batch: memoryview) -> bool:
     try:
         return committed.shows(header, batch)
     except RequestError as error:

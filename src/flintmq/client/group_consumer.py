@@ -19,7 +19,7 @@ from typing import Final
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import MAX_WAIT_MS, Consumer, Gap
-from flintmq.client.group_membership import Membership
+from flintmq.client.group_membership import GroupMembership
 from flintmq.client.metadata import TopicView
 from flintmq.records.record import Record
 
@@ -50,7 +50,7 @@ class GroupConsumer:
 
         `on_lost` is told when offsets could not be committed because the group had gone on without this member.
         """
-        self.membership = Membership(client, group_id, [topic.name])
+        self.membership = GroupMembership(client, group_id, [topic.name])
         self._client = client
         self._topic = topic
         self._begin = begin

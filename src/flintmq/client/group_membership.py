@@ -68,7 +68,7 @@ _FORGOTTEN: Final = frozenset(
 M = TypeVar("M", bound=Message)
 
 
-class Membership:
+class GroupMembership:
     def __init__(
         self,
         client: ClusterClient,

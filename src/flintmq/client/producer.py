@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from flintmq.client.batching import Batches, Sequences, size_of
+from flintmq.client.batching import RecordAccumulator, Sequences, size_of
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NoBrokerReached, check
 from flintmq.client.metadata import TopicView
@@ -72,7 +72,7 @@ class Producer:
         self._topic = topic
         self._acks = acks
         self._codec = codec
-        self._batches = Batches(batch_bytes)
+        self._batches = RecordAccumulator(batch_bytes)
         self._sequences = Sequences()
         self._sticky = StickyPartition(
             sorted(topic.partitions), sticky_bytes=batch_bytes - HEADER_SIZE, first=first_partition

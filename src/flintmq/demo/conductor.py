@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from flintmq.demo.broker import DemoBroker
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.folder import Folder, demo_folder
 from flintmq.demo.lines import summary
 from flintmq.demo.producing import Producing
@@ -44,7 +44,7 @@ class Show(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def update(self, figures: Figures, scene: Scene) -> None: ...
+    def update(self, figures: DemoFigures, scene: Scene) -> None: ...
 
     def tell(self, lines: list[str]) -> None:
         """After the end."""
@@ -73,7 +73,7 @@ class Signals:
 
 
 def conduct(*, seconds: float, rate: float, keep: str | None, seed: int, show: Show) -> int:
-    figures = Figures()
+    figures = DemoFigures()
     signals = Signals()
     with signals.handled():
         with demo_folder(keep) as folder, _logged(folder), show, DemoBroker(folder.broker) as broker:
@@ -92,7 +92,7 @@ class _Stage:
         self,
         folder: Folder,
         address: str,
-        figures: Figures,
+        figures: DemoFigures,
         signals: Signals,
         show: Show,
         *,

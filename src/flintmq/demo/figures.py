@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 
 @dataclass(slots=True)
-class Batch:
+class PipelineBatch:
     """What a sink's query has read so far, and how long its last micro-batch took."""
 
     rows: int
@@ -54,7 +54,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredRows:
     """What a table holds."""
 
     rows: int = 0
@@ -63,7 +63,7 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Figures:
+class DemoFigures:
     # ---- by whoever produces
     sent: Counter[str] = field(default_factory=Counter)
     """Records by topic."""
@@ -81,12 +81,12 @@ class Figures:
 
     # ---- by whoever runs Spark
     stage: str = "starting"
-    batches: dict[str, Batch] = field(default_factory=dict)
+    batches: dict[str, PipelineBatch] = field(default_factory=dict)
     """By sink."""
     windows: dict[tuple[str, str], Window] = field(default_factory=dict)
     """By country and begin."""
-    lake_orders: Stored = field(default_factory=Stored)
-    lake_clicks: Stored = field(default_factory=Stored)
+    lake_orders: StoredRows = field(default_factory=StoredRows)
+    lake_clicks: StoredRows = field(default_factory=StoredRows)
 
     # ---- by whoever shows it
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES_MAX))

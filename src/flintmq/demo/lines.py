@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.shop import CLICKS, ORDERS
 
 
-def progress_line(figures: Figures, passed_s: float) -> str:
+def progress_line(figures: DemoFigures, passed_s: float) -> str:
     revenue = sum(figures.revenue().values())
     return (
         f"{passed_s:4.0f} s  {figures.stage}  sent {figures.total:,}  good {figures.good:,}  "
@@ -14,7 +14,7 @@ def progress_line(figures: Figures, passed_s: float) -> str:
     )
 
 
-def summary(figures: Figures, *, kept: str | None) -> list[str]:
+def summary(figures: DemoFigures, *, kept: str | None) -> list[str]:
     """With a mark at each sum: whether it adds up."""
     sums = figures.sums()
     name, left = max(len(one.name) for one in sums), max(len(one.left) for one in sums)

@@ -13,14 +13,14 @@ from typing import Final
 from flintmq.client.addresses import parse_address
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.producer import Producer
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.shop import CLICKS, ORDERS, Made, Shop
 
 _EVERY_S: Final = 0.1
 
 
 class Producing:
-    def __init__(self, address: str, figures: Figures, *, rate: float, seconds: float, seed: int) -> None:
+    def __init__(self, address: str, figures: DemoFigures, *, rate: float, seconds: float, seed: int) -> None:
         self.error: BaseException | None = None
         self._address = address
         self._figures = figures

@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, TextIO
 
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.lines import progress_line
 from flintmq.demo.view import Scene, screen
 
@@ -38,7 +38,7 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         self._output.flush()
 
-    def update(self, figures: Figures, scene: Scene) -> None:
+    def update(self, figures: DemoFigures, scene: Scene) -> None:
         if not self._file_shown:
             self._file_shown = True
             self.tell([f"broker at {scene.address}, pipeline in {scene.path}:", "", scene.file])
@@ -66,7 +66,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self._live.__exit__(None, None, None)
 
-    def update(self, figures: Figures, scene: Scene) -> None:
+    def update(self, figures: DemoFigures, scene: Scene) -> None:
         width, height = self._console.size
         self._live.update(screen(figures, scene, width=width, height=height), refresh=True)
 

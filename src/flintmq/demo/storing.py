@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from flintmq.demo.figures import Figures, Stored, Window
+from flintmq.demo.figures import DemoFigures, StoredRows, Window
 from flintmq.demo.folder import Folder
 from flintmq.demo.shop import ORDERS
 
@@ -26,7 +26,7 @@ _FORMAT: Final = "delta"
 
 
 class Storing:
-    def __init__(self, spark: SparkSession, folder: Folder, address: str, figures: Figures) -> None:
+    def __init__(self, spark: SparkSession, folder: Folder, address: str, figures: DemoFigures) -> None:
         from flintmq.lake.syncing.options import make_options
         from flintmq.lake.syncing.sync import Sync
 
@@ -56,9 +56,9 @@ class Storing:
         self._figures.lake_orders = stored(self._lake, ORDERS)
 
 
-def stored(lake: str, name: str) -> Stored:
+def stored(lake: str, name: str) -> StoredRows:
     """What a table of the lake holds; nothing if there is none yet."""
-    found = Stored()
+    found = StoredRows()
     for one in _files(lake, name):
         found.rows, found.files, found.bytes = found.rows + one.rows, found.files + 1, found.bytes + one.size
     return found

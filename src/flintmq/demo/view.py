@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.demo.plots import bar, sparkline
 from flintmq.demo.shop import CLICKS, ORDERS
 
@@ -43,7 +43,7 @@ class Scene:
     path: str
 
 
-def screen(figures: Figures, scene: Scene, *, width: int, height: int) -> RenderableType:
+def screen(figures: DemoFigures, scene: Scene, *, width: int, height: int) -> RenderableType:
     from rich.console import Group
     from rich.layout import Layout
     from rich.panel import Panel
@@ -80,7 +80,7 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-def _head(figures: Figures, scene: Scene, width: int) -> RenderableType:
+def _head(figures: DemoFigures, scene: Scene, width: int) -> RenderableType:
     from rich.text import Text
 
     passed_s = min(scene.passed_s, scene.seconds)
@@ -107,7 +107,7 @@ def _file(scene: Scene, lines: int) -> RenderableType:
     )
 
 
-def _revenue(figures: Figures, width: int) -> Table:
+def _revenue(figures: DemoFigures, width: int) -> Table:
     revenue = figures.revenue()
     most = max(revenue.values(), default=0.0)
     names = max((len(one) for one in revenue), default=0)
@@ -119,7 +119,7 @@ def _revenue(figures: Figures, width: int) -> Table:
     return _grid(rows, "bold", "green", "cyan")
 
 
-def _rates(figures: Figures, width: int) -> Table:
+def _rates(figures: DemoFigures, width: int) -> Table:
     samples = list(figures.samples)
     plot = max(4, width - 6 - 8 - 2)
     lines = (
@@ -138,7 +138,7 @@ def _rates(figures: Figures, width: int) -> Table:
     return _grid(rows, "bold", "magenta", "cyan")
 
 
-def _dead(figures: Figures, width: int) -> list[RenderableType]:
+def _dead(figures: DemoFigures, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     reasons = figures.dead_by_reason.most_common(4)
@@ -157,7 +157,7 @@ def _dead(figures: Figures, width: int) -> list[RenderableType]:
     ]
 
 
-def _spark(figures: Figures, width: int) -> Table:
+def _spark(figures: DemoFigures, width: int) -> Table:
     rows = []
     for name, batch in list(figures.batches.items())[:5]:
         rows.append((name, f"{batch.rows:,} rows", f"{batch.seconds:.1f} s"))

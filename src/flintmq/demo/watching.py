@@ -13,7 +13,7 @@ from typing import Final
 from flintmq.client.addresses import parse_address
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Consumer
-from flintmq.demo.figures import Figures
+from flintmq.demo.figures import DemoFigures
 from flintmq.records.record import Record
 
 BOUGHT: Final = "bought"
@@ -24,7 +24,7 @@ _VALUE_MAX: Final = 60
 
 
 class Watching:
-    def __init__(self, address: str, figures: Figures) -> None:
+    def __init__(self, address: str, figures: DemoFigures) -> None:
         self.error: BaseException | None = None
         self._address = address
         self._figures = figures

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from flintmq.demo.figures import Batch, Figures
+from flintmq.demo.figures import DemoFigures, PipelineBatch
 from flintmq.demo.folder import Folder
 from flintmq.demo.java import spark_session
 from flintmq.demo.shop import CLICKS
@@ -16,7 +16,7 @@ from flintmq.demo.storing import Storing, revenue_windows, stored
 from flintmq.errors import FlintError
 
 if TYPE_CHECKING:
-    from flintmq.pipeline.runtime.progress import Figures as RunFigures
+    from flintmq.pipeline.runtime.progress import RunProgress as RunFigures
 
 _LOG_LINES: Final = 20
 _STOP_S: Final = 15.0
@@ -28,7 +28,7 @@ class SparkFailed(FlintError):
 
 
 class Working:
-    def __init__(self, folder: Folder, address: str, figures: Figures) -> None:
+    def __init__(self, folder: Folder, address: str, figures: DemoFigures) -> None:
         self.error: BaseException | None = None
         self._folder = folder
         self._address = address
@@ -84,7 +84,7 @@ class Working:
         self._figures.stage = f"the pipeline is {state}"
         for name, sink in run.sinks.items():
             if sink.rows:
-                self._figures.batches[name] = Batch(sink.rows, sink.batch_ms / 1000)
+                self._figures.batches[name] = PipelineBatch(sink.rows, sink.batch_ms / 1000)
         self._figures.lake_clicks = stored(self._folder.lake, CLICKS)
         self._figures.windows = revenue_windows(self._folder.lake)
 

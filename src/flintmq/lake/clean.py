@@ -21,10 +21,10 @@ from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from flintmq.lake.compact.merge import inputs_of
-from flintmq.lake.store.store import Entry, Store
+from flintmq.lake.store.store import Store, StoredFile
 from flintmq.lake.tables.data_file import FileName
 from flintmq.lake.tables.file_names import DATA
-from flintmq.lake.tables.table import State, Table, TableError, TopicProgress
+from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
 
@@ -52,16 +52,16 @@ class Orphan:
 class Retaining(Protocol):
     """A table that knows its older versions."""
 
-    def retained(self, state: State, *, since_ms: int) -> set[str]: ...
+    def retained(self, state: TableState, *, since_ms: int) -> set[str]: ...
 
 
 @runtime_checkable
 class Expiring(Protocol):
     """A table whose older versions stay readable until they are told to go."""
 
-    def expire(self, state: State, *, before_ms: int) -> None: ...
+    def expire(self, state: TableState, *, before_ms: int) -> None: ...
 
-    def metadata_orphans(self, state: State, *, before_ms: int) -> list[Entry]: ...
+    def metadata_orphans(self, state: TableState, *, before_ms: int) -> list[StoredFile]: ...
 
 
 def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool = False) -> list[Orphan]:
@@ -98,7 +98,7 @@ def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool =
 
 
 def _orphans(
-    entries: Collection[Entry],
+    entries: Collection[StoredFile],
     progress: Collection[TopicProgress],
     retained: Collection[str],
     present: Collection[str],

@@ -12,7 +12,7 @@ from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
-from flintmq.lake.tables.table import State, Table
+from flintmq.lake.tables.table import Table, TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def status(options: SyncOptions) -> list[TableStatus]:
         return found
 
 
-def _contents(table: Table, state: State) -> Contents:
+def _contents(table: Table, state: TableState) -> Contents:
     count = size = rows = 0
     for one in table.files(state):
         count, size, rows = count + 1, size + one.size, rows + one.rows

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
-from flintmq.arrow.worker_gc import settle
+from flintmq.arrow.worker_gc import freeze_imports
 from flintmq.errors import FlintError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.tables.table import TableError
@@ -76,7 +76,7 @@ class _Work(Generic[Item, Result]):
     do: Callable[[Item], Result]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 result, failure = None, None

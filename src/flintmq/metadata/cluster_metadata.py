@@ -10,15 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from flintmq.metadata.image import ClusterImage, Delta
-from flintmq.metadata.store import Compacted, MetadataStore, Outcome, Put, Uncertain
+from flintmq.metadata.image import ClusterImage, ImageDelta
+from flintmq.metadata.store import Compacted, MetadataStore, Put, TxnOutcome, Uncertain
 
 logger = logging.getLogger(__name__)
 
 ROOT = "/"
 
 
-class Metadata:
+class ClusterMetadata:
     def __init__(
         self, store: MetadataStore, on_fatal: Callable[[BaseException], object] = lambda error: None
     ) -> None:
@@ -27,7 +27,7 @@ class Metadata:
         self._on_fatal = on_fatal
         self._failure: Exception | None = None
         self.image = ClusterImage()
-        self._subscribers: list[Callable[[Delta], object]] = []
+        self._subscribers: list[Callable[[ImageDelta], object]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._watching: asyncio.Task[None] | None = None
 
@@ -37,11 +37,11 @@ class Metadata:
         self.image.apply(view.revision, view.items)
         self._watching = asyncio.create_task(self._watch(), name="metadata watch")
 
-    def subscribe(self, subscriber: Callable[[Delta], object]) -> None:
+    def subscribe(self, subscriber: Callable[[ImageDelta], object]) -> None:
         """`subscriber` is called on the loop for each revision, after the image took it in."""
         self._subscribers.append(subscriber)
 
-    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> Outcome:
+    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         """Change the store; returns once the image shows the outcome."""
         outcome = await self.store.txn(expect, writes)
         await self.reached(outcome.revision)
@@ -76,7 +76,7 @@ class Metadata:
                 future.set_exception(Uncertain(f"changes are no longer followed: {error}"))
         self._on_fatal(error)
 
-    def _publish(self, delta: Delta) -> None:
+    def _publish(self, delta: ImageDelta) -> None:
         """ORDER: those who keep in step with the image come before those who wait for it."""
         for subscriber in self._subscribers:
             subscriber(delta)
@@ -93,7 +93,7 @@ class Metadata:
         fresh = ClusterImage()
         fresh.apply(view.revision, view.items)
         gone = [topic for topic in self.image.topics.values() if topic.id not in fresh.topics_by_id]
-        delta = Delta(
+        delta = ImageDelta(
             topics_changed=list(fresh.topics.values()),
             topics_deleted=gone,
             topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import check_name
@@ -46,7 +46,7 @@ def check_node(name: str, node_id: int) -> None:
 
 
 class ConfigChanges:
-    def __init__(self, metadata: Metadata, configs: Configs, node_id: int) -> None:
+    def __init__(self, metadata: ClusterMetadata, configs: Configs, node_id: int) -> None:
         self._metadata = metadata
         self._configs = configs
         self._node_id = node_id

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flintmq.metadata import keys
-from flintmq.metadata.store import Item
+from flintmq.metadata.store import StoreItem
 from flintmq.records.uuids import decode_uuid
 
 
@@ -39,7 +39,7 @@ class TopicImage:
 
 
 @dataclass(slots=True)
-class Delta:
+class ImageDelta:
     """What one revision changed, for those who keep something in step with the image."""
 
     topics_changed: list[TopicImage] = field(default_factory=list)
@@ -61,9 +61,9 @@ class ClusterImage:
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
 
-    def apply(self, revision: int, items: Mapping[str, Item | None]) -> Delta:
+    def apply(self, revision: int, items: Mapping[str, StoreItem | None]) -> ImageDelta:
         """Take in all changes of one revision. Partitions come first: a topic's key completes it."""
-        delta = Delta()
+        delta = ImageDelta()
         changed: dict[bytes, None] = {}
         for key, item in items.items():
             if key.startswith(keys.PARTITIONS):
@@ -107,7 +107,7 @@ class ClusterImage:
             for index in partitions
         ]
 
-    def _apply_partition(self, key: str, item: Item | None) -> bytes:
+    def _apply_partition(self, key: str, item: StoreItem | None) -> bytes:
         text, _, index = key[len(keys.PARTITIONS) :].partition("/")
         topic_id = decode_uuid(text) or b""
         partitions = self._partitions.setdefault(topic_id, {})
@@ -120,7 +120,9 @@ class ClusterImage:
             partitions[int(index)] = PartitionImage(value.leader, value.epoch, value.replicas, value.isr)
         return topic_id
 
-    def _apply_topic(self, name: str, item: Item | None, delta: Delta, changed: dict[bytes, None]) -> None:
+    def _apply_topic(
+        self, name: str, item: StoreItem | None, delta: ImageDelta, changed: dict[bytes, None]
+    ) -> None:
         old = self.topics.get(name)
         if item is None:
             if old is not None:
@@ -144,7 +146,7 @@ class ClusterImage:
         partitions = self._partitions.get(topic.id, {})
         topic.partitions = [partitions[index] for index in range(count)]
 
-    def _forget(self, topic: TopicImage, delta: Delta) -> None:
+    def _forget(self, topic: TopicImage, delta: ImageDelta) -> None:
         del self.topics[topic.name]
         del self.topics_by_id[topic.id]
         merged = topic.name.replace(".", "_")
@@ -153,7 +155,7 @@ class ClusterImage:
         delta.topics_deleted.append(topic)
 
     def _apply_config(
-        self, configs: dict[str, dict[str, str]], name: str, key: str, item: Item | None
+        self, configs: dict[str, dict[str, str]], name: str, key: str, item: StoreItem | None
     ) -> None:
         if item is None:
             configs.pop(name, None)
@@ -162,7 +164,7 @@ class ClusterImage:
             configs[name] = keys.decode_config(item.value)
             self.config_revisions[key] = item.revision
 
-    def _apply_deleting(self, key: str, item: Item | None) -> None:
+    def _apply_deleting(self, key: str, item: StoreItem | None) -> None:
         topic_id = decode_uuid(key[len(keys.DELETING) :]) or b""
         if item is None:
             self.deleting.pop(topic_id, None)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from flintmq.effects import Disk, File, read_file, write_atomically
 from flintmq.errors import CorruptionError, StorageError
-from flintmq.metadata.store import Change, Item
+from flintmq.metadata.store import StoreChange, StoreItem
 from flintmq.records.checksum import crc32c
 
 log = logging.getLogger(__name__)
@@ -43,17 +43,17 @@ _ITEM = struct.Struct(">IBQQI")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredJournal:
     """What the files said: the snapshot's items, then the changes after its revision, one by one."""
 
     revision: int
-    items: dict[str, Item]
-    changes: list[Change]
+    items: dict[str, StoreItem]
+    changes: list[StoreChange]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    change: Change
+    change: StoreChange
     synced: int
     end: int
 
@@ -68,7 +68,7 @@ class Journal:
         self._end = end
 
     @classmethod
-    def open(cls, disk: Disk, folder: str) -> tuple[Journal, Recovered]:
+    def open(cls, disk: Disk, folder: str) -> tuple[Journal, RecoveredJournal]:
         """Read both files, creating the journal if there is none; what is returned is durable.
 
         The folder is made too, but its parent is the caller's: that must be safe on disk already.
@@ -85,7 +85,7 @@ class Journal:
             disk.makedirs(folder)
             disk.sync_dir(folder.rpartition("/")[0])
             write_atomically(disk, journal_path, _FILE_HEADER.pack(_JOURNAL_MAGIC, VERSION))
-        revision, items = 0, dict[str, Item]()
+        revision, items = 0, dict[str, StoreItem]()
         if disk.exists(snapshot_path):
             revision, items = _decode_snapshot(snapshot_path, read_file(disk, snapshot_path))
         file = disk.open(journal_path)
@@ -109,14 +109,14 @@ class Journal:
             file.close()
             raise
         changes = [entry.change for entry in entries if entry.change.revision > revision]
-        return cls(disk, folder, file, end), Recovered(revision, items, changes)
+        return cls(disk, folder, file, end), RecoveredJournal(revision, items, changes)
 
     @property
     def size_bytes(self) -> int:
         """Of the entries alone."""
         return self._end - _FILE_HEADER.size
 
-    def append(self, changes: Sequence[Change]) -> None:
+    def append(self, changes: Sequence[StoreChange]) -> None:
         """Write these and return once they are durable: one write, one sync."""
         synced = self._end
         position = synced
@@ -129,7 +129,7 @@ class Journal:
         self._file.sync()
         self._end = position
 
-    def snapshot(self, revision: int, items: Mapping[str, Item]) -> int:
+    def snapshot(self, revision: int, items: Mapping[str, StoreItem]) -> int:
         """Write all items aside, then forget the entries they replace; the snapshot's size in bytes.
 
         ORDER: the snapshot is durable before the journal shrinks. A crash between leaves entries at or below
@@ -193,7 +193,7 @@ def _scan(path: str, data: bytes, snapshot_revision: int) -> tuple[list[_Entry],
     return entries, position
 
 
-def _encode_entry(change: Change, *, position: int, synced: int) -> bytes:
+def _encode_entry(change: StoreChange, *, position: int, synced: int) -> bytes:
     payload = _ENTRY.pack(change.revision, synced, len(change.items)) + _encode_items(change.items.items())
     return _FRAME.pack(_MARK, len(payload), _entry_crc(position, payload)) + payload
 
@@ -208,20 +208,20 @@ def _decode_entry(data: bytes, position: int) -> _Entry | None:
     if mark != _MARK or len(payload) != length or _entry_crc(position, payload) != crc:
         return None
     revision, synced, count = _ENTRY.unpack_from(payload)
-    return _Entry(Change(revision, _decode_items(payload, _ENTRY.size, count)), synced, start + length)
+    return _Entry(StoreChange(revision, _decode_items(payload, _ENTRY.size, count)), synced, start + length)
 
 
 def _entry_crc(position: int, payload: bytes) -> int:
     return crc32c(payload, crc32c(_CHECKED.pack(position, len(payload))))
 
 
-def _encode_snapshot(revision: int, items: Mapping[str, Item]) -> bytes:
+def _encode_snapshot(revision: int, items: Mapping[str, StoreItem]) -> bytes:
     body = _encode_items(items.items())
     crc = crc32c(body, crc32c(_CHECKED.pack(revision, len(items))))
     return _FILE_HEADER.pack(_SNAPSHOT_MAGIC, VERSION) + _SNAPSHOT.pack(crc, revision, len(items)) + body
 
 
-def _decode_snapshot(path: str, data: bytes) -> tuple[int, dict[str, Item]]:
+def _decode_snapshot(path: str, data: bytes) -> tuple[int, dict[str, StoreItem]]:
     _check_header(path, data, _SNAPSHOT_MAGIC)
     start = _FILE_HEADER.size + _SNAPSHOT.size
     if len(data) >= start:
@@ -250,7 +250,7 @@ def _check_header(path: str, data: bytes, magic: bytes) -> None:
         )
 
 
-def _encode_items(items: Iterable[tuple[str, Item | None]]) -> bytes:
+def _encode_items(items: Iterable[tuple[str, StoreItem | None]]) -> bytes:
     parts: list[bytes] = []
     for key, item in items:
         name = key.encode()
@@ -261,13 +261,13 @@ def _encode_items(items: Iterable[tuple[str, Item | None]]) -> bytes:
     return b"".join(parts)
 
 
-def _decode_items(data: bytes, position: int, count: int) -> dict[str, Item | None]:
-    items: dict[str, Item | None] = {}
+def _decode_items(data: bytes, position: int, count: int) -> dict[str, StoreItem | None]:
+    items: dict[str, StoreItem | None] = {}
     for _ in range(count):
         key_size, kind, revision, lease, value_size = _ITEM.unpack_from(data, position)
         key_start = position + _ITEM.size
         value_start = key_start + key_size
         position = value_start + value_size
         key = data[key_start:value_start].decode()
-        items[key] = Item(data[value_start:position], revision, lease) if kind else None
+        items[key] = StoreItem(data[value_start:position], revision, lease) if kind else None
     return items

@@ -21,18 +21,18 @@ from itertools import islice
 
 from flintmq.effects import Clock, Disk, Executor, Timers
 from flintmq.errors import MetadataStoreError, StorageError
-from flintmq.metadata.journal import Journal, Recovered
+from flintmq.metadata.journal import Journal, RecoveredJournal
 from flintmq.metadata.store import (
-    Change,
     Compacted,
-    Item,
     LeaseLost,
-    Outcome,
     Put,
+    StoreChange,
+    StoreItem,
+    StoreView,
     TooLarge,
+    TxnOutcome,
     Unavailable,
     Uncertain,
-    View,
 )
 
 log = logging.getLogger(__name__)
@@ -45,16 +45,16 @@ SNAPSHOT_AFTER_BYTES = 4 << 20
 class Keyspace:
     """Items, their revision, and the latest changes. Pure; `apply` is the only way to change it."""
 
-    def __init__(self, recovered: Recovered) -> None:
+    def __init__(self, recovered: RecoveredJournal) -> None:
         self.items = recovered.items
         self.revision = recovered.revision
         self._keys = sorted(self.items)
-        self._history: deque[Change] = deque()
+        self._history: deque[StoreChange] = deque()
         self._history_bytes = 0
         for change in recovered.changes:
             self.apply(change)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StoreChange) -> None:
         for key, item in change.items.items():
             if item is None:
                 del self.items[key]
@@ -69,16 +69,16 @@ class Keyspace:
         while len(self._history) > HISTORY_COUNT_MAX or self._history_bytes > HISTORY_BYTES_MAX:
             self._history_bytes -= _change_bytes(self._history.popleft())
 
-    def view(self, prefix: str) -> View:
-        items: dict[str, Item] = {}
+    def view(self, prefix: str) -> StoreView:
+        items: dict[str, StoreItem] = {}
         for index in range(bisect_left(self._keys, prefix), len(self._keys)):
             key = self._keys[index]
             if not key.startswith(prefix):
                 break
             items[key] = self.items[key]
-        return View(self.revision, items)
+        return StoreView(self.revision, items)
 
-    def next_change(self, prefix: str, *, after: int) -> Change | None:
+    def next_change(self, prefix: str, *, after: int) -> StoreChange | None:
         """The first revision after this one that touched the prefix, else progress, else None at the end."""
         oldest = self.revision - len(self._history)
         if not oldest <= after <= self.revision:
@@ -88,8 +88,8 @@ class Keyspace:
         for change in islice(self._history, after - oldest, None):
             items = {key: item for key, item in change.items.items() if key.startswith(prefix)}
             if items:
-                return Change(change.revision, items)
-        return Change(self.revision, {}) if after < self.revision else None
+                return StoreChange(change.revision, items)
+        return StoreChange(self.revision, {}) if after < self.revision else None
 
 
 class Draft:
@@ -99,15 +99,15 @@ class Draft:
         self._keyspace = keyspace
         self._leases = leases
         self._revision = keyspace.revision
-        self._overlay: dict[str, Item | None] = {}
-        self.changes: list[Change] = []
+        self._overlay: dict[str, StoreItem | None] = {}
+        self.changes: list[StoreChange] = []
         self.revoked: dict[int, LocalLease] = {}
 
-    def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> Outcome:
+    def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         current = {key: self._current(key) for key in expect}
         if any((item.revision if item else 0) != expect[key] for key, item in current.items()):
-            return Outcome(False, self._revision, current)
-        items: dict[str, Item | None] = {}
+            return TxnOutcome(False, self._revision, current)
+        items: dict[str, StoreItem | None] = {}
         for key in sorted(writes):
             put = writes[key]
             if put is None:
@@ -116,31 +116,31 @@ class Draft:
                 continue
             if put.lease and (put.lease not in self._leases or put.lease in self.revoked):
                 raise LeaseLost(f"{key} was to be written under lease {put.lease}, which does not live")
-            items[key] = Item(put.value, self._revision + 1, put.lease)
+            items[key] = StoreItem(put.value, self._revision + 1, put.lease)
         return self._record(items)
 
-    def revoke(self, lease: LocalLease) -> Outcome:
+    def revoke(self, lease: LocalLease) -> TxnOutcome:
         """Drop a lease and its items. All items are looked at: it is rare, and an index would not be."""
         self.revoked[lease.id] = lease
         keys = sorted({**self._keyspace.items, **self._overlay})
         held = (key for key in keys if (item := self._current(key)) is not None and item.lease == lease.id)
         return self._record(dict.fromkeys(held))
 
-    def _current(self, key: str) -> Item | None:
+    def _current(self, key: str) -> StoreItem | None:
         return self._overlay[key] if key in self._overlay else self._keyspace.items.get(key)
 
-    def _record(self, items: dict[str, Item | None]) -> Outcome:
+    def _record(self, items: dict[str, StoreItem | None]) -> TxnOutcome:
         if items:
             self._revision += 1
-            self.changes.append(Change(self._revision, items))
+            self.changes.append(StoreChange(self._revision, items))
             self._overlay.update(items)
-        return Outcome(True, self._revision)
+        return TxnOutcome(True, self._revision)
 
 
 class LocalLease:
     """Renewed by being alive: as long as it is held, its deadline is a whole ttl away."""
 
-    def __init__(self, store: LocalStore, lease_id: int, ttl: float, clock: Clock) -> None:
+    def __init__(self, store: LocalMetadataStore, lease_id: int, ttl: float, clock: Clock) -> None:
         self.id = lease_id
         self.ttl = ttl
         self._store = store
@@ -167,15 +167,15 @@ class LocalLease:
 class LocalWatch:
     """A cursor in the store's history: it holds no changes of its own, however slowly it is read."""
 
-    def __init__(self, store: LocalStore, prefix: str, after: int) -> None:
+    def __init__(self, store: LocalMetadataStore, prefix: str, after: int) -> None:
         self._store = store
         self._prefix = prefix
         self._after = after
 
-    def __aiter__(self) -> AsyncIterator[Change]:
+    def __aiter__(self) -> AsyncIterator[StoreChange]:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StoreChange:
         while True:
             self._store._check_open()
             change = self._store._keyspace.next_change(self._prefix, after=self._after)
@@ -185,11 +185,11 @@ class LocalWatch:
             await self._store._changed.wait()
 
 
-_Decision = Callable[[Draft], Outcome]
-_Reply = asyncio.Future[Outcome]
+_Decision = Callable[[Draft], TxnOutcome]
+_Reply = asyncio.Future[TxnOutcome]
 
 
-class LocalStore:
+class LocalMetadataStore:
     """`MetadataStore` in one process and one folder. Made by `open`."""
 
     max_ops = 128
@@ -235,7 +235,7 @@ class LocalStore:
         executor: Executor,
         on_fatal: Callable[[BaseException], object] | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
-    ) -> LocalStore:
+    ) -> LocalMetadataStore:
         """Open the store in `folder`, which is made if need be and belongs to one process at a time.
 
         Its parent must exist and be safe on disk: what a crash takes away above, it takes away here.
@@ -255,12 +255,12 @@ class LocalStore:
             snapshot_after_bytes=snapshot_after_bytes,
         )
 
-    async def get(self, prefix: str, *, stale: bool = False) -> View:
+    async def get(self, prefix: str, *, stale: bool = False) -> StoreView:
         """Always current: whatever was acknowledged has been applied."""
         self._check_open()
         return self._keyspace.view(prefix)
 
-    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> Outcome:
+    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         expect, writes = dict(expect), dict(writes)
         self._check_limits(expect, writes)
         return await self._submit(lambda draft: draft.txn(expect, writes))
@@ -283,7 +283,7 @@ class LocalStore:
         await self._idle.wait()
         self._end()
 
-    async def _submit(self, decision: _Decision) -> Outcome:
+    async def _submit(self, decision: _Decision) -> TxnOutcome:
         self._check_open()
         reply: _Reply = asyncio.get_running_loop().create_future()
         self._queue.append((decision, reply))
@@ -299,7 +299,7 @@ class LocalStore:
         while self._queue:
             queue, self._queue = self._queue, []
             draft = Draft(self._keyspace, self._leases)
-            decided: list[tuple[_Reply, Outcome | MetadataStoreError]] = []
+            decided: list[tuple[_Reply, TxnOutcome | MetadataStoreError]] = []
             for decision, reply in queue:
                 if reply.done():
                     continue  # given up by its caller before it was decided
@@ -319,7 +319,7 @@ class LocalStore:
     def _appended(
         self,
         draft: Draft,
-        decided: Sequence[tuple[_Reply, Outcome | MetadataStoreError]],
+        decided: Sequence[tuple[_Reply, TxnOutcome | MetadataStoreError]],
         _: None,
         error: BaseException | None,
     ) -> None:
@@ -344,7 +344,7 @@ class LocalStore:
         self._snapshot_due_bytes = max(self._snapshot_after_bytes, 2 * (size_bytes or 0))
         self._proceed()
 
-    def _apply(self, draft: Draft, decided: Sequence[tuple[_Reply, Outcome | MetadataStoreError]]) -> None:
+    def _apply(self, draft: Draft, decided: Sequence[tuple[_Reply, TxnOutcome | MetadataStoreError]]) -> None:
         for change in draft.changes:
             self._keyspace.apply(change)
         for lease_id, lease in draft.revoked.items():
@@ -355,7 +355,7 @@ class LocalStore:
         for reply, outcome in decided:
             if reply.done():
                 continue
-            if isinstance(outcome, Outcome):
+            if isinstance(outcome, TxnOutcome):
                 reply.set_result(outcome)
             else:
                 reply.set_exception(outcome)
@@ -407,11 +407,11 @@ def _recover(disk: Disk, folder: str) -> tuple[Keyspace, Journal]:
     """Read the files and drop the items whose leases ended with the process that held them."""
     journal, recovered = Journal.open(disk, folder)
     keyspace = Keyspace(recovered)
-    leased: dict[str, Item | None] = {
+    leased: dict[str, StoreItem | None] = {
         key: None for key, item in keyspace.view("").items.items() if item.lease
     }
     if leased:
-        dropped = Change(keyspace.revision + 1, leased)
+        dropped = StoreChange(keyspace.revision + 1, leased)
         try:
             journal.append([dropped])
         except BaseException:
@@ -421,5 +421,5 @@ def _recover(disk: Disk, folder: str) -> tuple[Keyspace, Journal]:
     return keyspace, journal
 
 
-def _change_bytes(change: Change) -> int:
+def _change_bytes(change: StoreChange) -> int:
     return sum(len(key) + (len(item.value) if item else 0) for key, item in change.items.items())

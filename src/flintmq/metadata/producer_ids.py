@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.store import Put
 
 BLOCK = 1000
 
 
 class ProducerIds:
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
         self._next = 0
         self._end = 0

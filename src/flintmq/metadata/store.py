@@ -45,7 +45,7 @@ class TooLarge(MetadataStoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StoreItem:
     value: bytes
     revision: int
     """Of the transaction that wrote it last."""
@@ -60,28 +60,28 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StoreView:
     """All items under a prefix as of one revision, in key order."""
 
     revision: int
-    items: Mapping[str, Item]
+    items: Mapping[str, StoreItem]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreChange:
     """Everything that one revision changed under a prefix; None is a deletion. Without items it is progress:
     nothing under the prefix changed up to this revision."""
 
     revision: int
-    items: Mapping[str, Item | None]
+    items: Mapping[str, StoreItem | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TxnOutcome:
     committed: bool
     revision: int
     """Of the change made, or of the store where none was made."""
-    current: Mapping[str, Item | None] = field(default_factory=dict)
+    current: Mapping[str, StoreItem | None] = field(default_factory=dict)
     """The items expected, as they are, when not committed."""
 
 
@@ -118,15 +118,15 @@ class MetadataStore(Protocol):
         """The most bytes of keys and values of one transaction."""
         ...
 
-    async def get(self, prefix: str, *, stale: bool = False) -> View:
+    async def get(self, prefix: str, *, stale: bool = False) -> StoreView:
         """Every item whose key begins with `prefix`. `stale` allows an older revision, if that is cheaper."""
         ...
 
-    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> Outcome:
+    async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         """Do all writes in one revision if every key of `expect` has that revision (0: it is absent)."""
         ...
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[Change]:
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[StoreChange]:
         """The revisions after `after`, whole, in order, none twice; it resumes by itself where it can."""
         ...
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from flintmq.effects import Random
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.image import ClusterImage, TopicImage
 from flintmq.metadata.store import Put
@@ -115,7 +115,7 @@ def check_assignments(
 
 
 class Topics:
-    def __init__(self, metadata: Metadata, configs: Configs, random: Random, node_id: int) -> None:
+    def __init__(self, metadata: ClusterMetadata, configs: Configs, random: Random, node_id: int) -> None:
         self._metadata = metadata
         self._configs = configs
         self._random = random

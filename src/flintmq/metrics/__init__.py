@@ -18,7 +18,7 @@ from flintmq.metrics.counters import (
     LogCounters,
     TransactionCounters,
 )
-from flintmq.metrics.declared import BY_NAME, METRICS, Kind, Metric
+from flintmq.metrics.declared import BY_NAME, METRICS, Metric, MetricType
 from flintmq.metrics.exposition import CONTENT_TYPE, Exposition, Scrape, parse
 
 __all__ = [
@@ -31,9 +31,9 @@ __all__ = [
     "ConnectionCounters",
     "Counters",
     "Exposition",
-    "Kind",
     "LogCounters",
     "Metric",
+    "MetricType",
     "Scrape",
     "TransactionCounters",
     "parse",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class MetricType(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -19,12 +19,12 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Metric:
     name: str
-    kind: Kind
+    kind: MetricType
     doc: str
     labels: tuple[str, ...] = ()
 
 
-_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_COUNTER, _GAUGE, _HISTOGRAM = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 _API = ("api",)
 PARTITION_LABELS = ("topic", "partition")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flintmq.metrics.counters import LATENCY_BOUNDS_S
-from flintmq.metrics.declared import BY_NAME, METRICS, Kind, Metric
+from flintmq.metrics.declared import BY_NAME, METRICS, Metric, MetricType
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -122,6 +122,6 @@ def parse(text: str) -> Scrape:
 
 def series_of(metric: Metric) -> tuple[str, ...]:
     """The names under which a metric's samples stand."""
-    if metric.kind is not Kind.HISTOGRAM:
+    if metric.kind is not MetricType.HISTOGRAM:
         return (metric.name,)
     return (f"{metric.name}_bucket", f"{metric.name}_sum", f"{metric.name}_count")

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from flintmq.errors import ErrorCode, LogOffline, RequestError
 from flintmq.metadata.image import ClusterImage
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 
 
 def led_partition(
-    partitions: Partitions, image: ClusterImage, topic: str, index: int, *, current_leader_epoch: int = -1
+    partitions: LocalPartitions,
+    image: ClusterImage,
+    topic: str,
+    index: int,
+    *,
+    current_leader_epoch: int = -1,
 ) -> Partition:
     """The partition, if it is led here in the epoch that the client knows (-1: it knows none)."""
     partition = partitions.get(topic, index)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.image import Delta, TopicImage
+from flintmq.metadata.image import ImageDelta, TopicImage
 from flintmq.metadata.store import Put
 from flintmq.partitions.partition import Partition
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.storage.recovery.log_loader import Recovery
 
 logger = logging.getLogger(__name__)
@@ -25,14 +25,14 @@ EXPIRY_CHECK_MS = 600_000
 """How often idle producers are looked for, as in Kafka."""
 
 
-class Partitions:
+class LocalPartitions:
     def __init__(
         self,
         *,
         node_id: int,
-        metadata: Metadata,
+        metadata: ClusterMetadata,
         configs: Configs,
-        folder: LogFolder,
+        folder: LogDir,
         clock: Clock,
         timers: Timers,
         executor: Executor,
@@ -127,7 +127,7 @@ class Partitions:
 
     # ---- following the image
 
-    def _follow(self, delta: Delta) -> None:
+    def _follow(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._configs.refresh()
             for partition in self:

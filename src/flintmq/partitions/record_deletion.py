@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flintmq.effects import Executor
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.partition import Partition
-from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.log_dir import LogDir
 
 TO_HIGH_WATERMARK = -1
 
@@ -29,7 +29,7 @@ def new_start(partition: Partition, offset: int) -> int:
 
 
 async def delete_records(
-    wanted: Sequence[tuple[Partition, int]], *, folder: LogFolder, executor: Executor
+    wanted: Sequence[tuple[Partition, int]], *, folder: LogDir, executor: Executor
 ) -> None:
     """Let each partition begin at its checked new start.
 

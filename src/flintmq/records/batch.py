@@ -171,7 +171,7 @@ def check_produced(
     return header
 
 
-def place(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
+def assign_offsets(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Give a batch its place in the log, in the buffer it arrived in. Outside the CRC."""
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, 12, leader_epoch)

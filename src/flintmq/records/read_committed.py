@@ -17,7 +17,7 @@ _MARKER_BYTES_MAX: Final = 64 * 1024
 """What a control batch may unpack to: it holds one record of a few bytes."""
 
 
-class Committed:
+class ReadCommittedFilter:
     """Sees every transactional batch and every marker once, in the order of the log, from chunk to chunk.
 
     `aborted` are (producer id, first offset). None of them may have ended before the first batch that is seen: its

@@ -22,7 +22,7 @@ _WORDS_SIZE = 24
 _NUMBERS = dict.fromkeys(map(ord, "-0123456789"))
 
 
-class Refusal(Enum):
+class CloseReason(Enum):
     """Why a connection is closed, in classes."""
 
     LIMIT = "limit"
@@ -40,13 +40,13 @@ class _Tally:
         self.last = ""
 
 
-class Refusals:
+class ClosedConnectionLog:
     def __init__(self, timers: Timers, logger: logging.Logger) -> None:
         self._timers = timers
         self._logger = logger
-        self._tallies: dict[tuple[str, Refusal, str], _Tally] = {}
+        self._tallies: dict[tuple[str, CloseReason, str], _Tally] = {}
 
-    def note(self, host: str, peer: str, kind: Refusal, reason: str) -> None:
+    def note(self, host: str, peer: str, kind: CloseReason, reason: str) -> None:
         key = (host, kind, reason[:_WORDS_SIZE].translate(_NUMBERS))
         tally = self._tallies.get(key)
         if tally is None:

@@ -21,11 +21,11 @@ from flintmq.broker.request import Pieces, Request, Session
 from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
 from flintmq.metrics import ConnectionCounters
-from flintmq.server.closed_connections import Refusal, Refusals
+from flintmq.server.closed_connections import ClosedConnectionLog, CloseReason
 from flintmq.server.inbound import SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
-from flintmq.server.inbound_budget import Budget
+from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound import Outbound, memory_of
-from flintmq.server.outbound_budget import Backlog
+from flintmq.server.outbound_budget import OutboundBudget
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Shared:
     loop: asyncio.AbstractEventLoop
     dispatcher: Dispatch
     executor: Executor
-    budget: Budget
+    budget: InboundBudget
     frame_size_max: int
     in_flight_max: int
     connections: dict[Connection, None]
@@ -64,12 +64,12 @@ class Shared:
     """For all but those that write records."""
     draining: bool = False
     """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
-    backlog: Backlog[Connection] = field(default_factory=lambda: Backlog(BACKLOGS_BYTES_MAX))
+    backlog: OutboundBudget[Connection] = field(default_factory=lambda: OutboundBudget(BACKLOGS_BYTES_MAX))
     counters: ConnectionCounters = field(default_factory=ConnectionCounters)
-    refusals: Refusals = field(init=False)
+    refusals: ClosedConnectionLog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.refusals = Refusals(self.loop, logger)
+        self.refusals = ClosedConnectionLog(self.loop, logger)
 
     @staticmethod
     def new_buffer() -> memoryview:
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.local_host, self.session.local_port = local[0], local[1]
         reason = shared.admits(self)
         if reason is not None:
-            self.refuse(reason, Refusal.LIMIT)
+            self.refuse(reason, CloseReason.LIMIT)
             return
         shared.counters.accepted += 1
         shared.connections[self] = None
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    def refuse(self, reason: str, kind: Refusal = Refusal.REQUEST) -> None:
+    def refuse(self, reason: str, kind: CloseReason = CloseReason.REQUEST) -> None:
         shared = self._shared
         shared.counters.refused[kind.value] += 1
         shared.refusals.note(self.session.peer_host, self.session.peer, kind, reason)
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._take(self._shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
-            self.refuse(str(error), Refusal.FRAME)
+            self.refuse(str(error), CloseReason.FRAME)
 
     def _continue_frame(self, nbytes: int) -> None:
         own = self._own
@@ -346,7 +346,9 @@ class Connection(asyncio.BufferedProtocol):
         held = self.outbound.held_bytes + self._unsent_bytes
         if held > BACKLOG_BYTES_COUNTED:
             for connection in self._shared.backlog.hold(self, held):
-                connection.refuse("it does not take its answers, and others need the memory", Refusal.STALLED)
+                connection.refuse(
+                    "it does not take its answers, and others need the memory", CloseReason.STALLED
+                )
 
     def _drained(self) -> None:
         """The client has taken everything that was sent."""
@@ -371,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
                 held, self._held = self._held, _NOTHING
                 self._take_held(held)
         except ProtocolError as error:
-            self.refuse(str(error), Refusal.FRAME)
+            self.refuse(str(error), CloseReason.FRAME)
             return
         finally:
             self._dispatching = False

@@ -19,7 +19,7 @@ NO_LIMIT = -1
 _BOUNDLESS = 1 << 62
 
 
-class Budget:
+class InboundBudget:
     def __init__(self, limit: int) -> None:
         self.limit = _BOUNDLESS if limit == NO_LIMIT else limit
         self.used = 0

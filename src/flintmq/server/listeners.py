@@ -15,9 +15,9 @@ from functools import partial
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
-from flintmq.server.closed_connections import Refusal
+from flintmq.server.closed_connections import CloseReason
 from flintmq.server.connection import Connection, Dispatch, Shared
-from flintmq.server.inbound_budget import Budget
+from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Server:
             loop=loop,
             dispatcher=dispatcher,
             executor=executor,
-            budget=Budget(settings.queued_max_request_bytes),
+            budget=InboundBudget(settings.queued_max_request_bytes),
             frame_size_max=settings.socket_request_max_bytes,
             ordinary_frame_size_max=settings.flint_request_max_bytes,
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
@@ -79,7 +79,7 @@ class Server:
         return list(self._shared.connections)
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> InboundBudget:
         return self._shared.budget
 
     async def start(self) -> None:
@@ -142,7 +142,7 @@ class Server:
                 assert isinstance(owner, Connection)
                 owner.refuse(
                     "large requests fill queued.max.request.bytes and do not go on; this is one of the largest",
-                    Refusal.STALLED,
+                    CloseReason.STALLED,
                 )
 
     def _sweep_idle(self) -> None:
@@ -158,7 +158,7 @@ class Server:
             quiet_s = now - connection.active_at
             holds_up_others = pressed and self.budget.is_charged(connection)
             if quiet_s > (PRESSED_STALL_S if holds_up_others else FRAME_STALL_S) and connection.is_stalled:
-                connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago", Refusal.STALLED)
+                connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago", CloseReason.STALLED)
             elif quiet_s > idle_s > 0 and not connection.in_flight:
                 connection.close()
             elif quiet_s > MEMORY_KEPT_S:

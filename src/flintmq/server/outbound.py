@@ -39,7 +39,7 @@ def memory_of(pieces: Iterable[Piece]) -> int:
     return sum(len(piece) for piece in pieces if not isinstance(piece, FileRange))
 
 
-class Watcher(Protocol):
+class WritabilityWatcher(Protocol):
     """What the pump needs of an event loop."""
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> object: ...
@@ -57,7 +57,7 @@ class Outbound:
         self,
         fd: int,
         *,
-        watcher: Watcher,
+        watcher: WritabilityWatcher,
         executor: Executor,
         abort: Callable[[], object],
         drained: Callable[[], object],

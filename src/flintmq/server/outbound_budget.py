@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 O = TypeVar("O")  # noqa: E741 - an owner
 
 
-class Backlog(Generic[O]):
+class OutboundBudget(Generic[O]):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0

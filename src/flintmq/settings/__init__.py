@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from flintmq.settings.alter import (
     Alteration,
-    Operation,
+    AlterOperation,
     alter_broker,
     alter_topic,
     apply_alterations,
@@ -30,7 +30,7 @@ from flintmq.settings.describe import (
     describe_topic,
 )
 from flintmq.settings.document import SettingsFile
-from flintmq.settings.kinds import Kind, Unit
+from flintmq.settings.kinds import SettingKind, Unit
 from flintmq.settings.listeners import Listener
 from flintmq.settings.load import Loaded, LoadedValue, Origin, load
 from flintmq.settings.resolve import BrokerValues, parse_broker_config, parse_topic_config
@@ -39,6 +39,7 @@ from flintmq.settings.topic import TOPIC_SETTINGS, TopicConfig
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "AlterOperation",
     "Alteration",
     "BrokerConfig",
     "BrokerValues",
@@ -46,13 +47,12 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "Dynamic",
-    "Kind",
     "Listener",
     "Loaded",
     "LoadedValue",
-    "Operation",
     "Origin",
     "Setting",
+    "SettingKind",
     "SettingsFile",
     "Synonym",
     "TopicConfig",

@@ -13,14 +13,14 @@ from enum import IntEnum
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Dynamic, Setting, nearest
-from flintmq.settings.kinds import Kind
+from flintmq.settings.kinds import SettingKind
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
 _VALUE_SIZE_MAX = (1 << 15) - 1
 
 
-class Operation(IntEnum):
+class AlterOperation(IntEnum):
     """Kafka's numbers."""
 
     SET = 0
@@ -45,9 +45,9 @@ def apply_alterations(
     altered = dict(current)
     for alteration in alterations:
         name, value = alteration.name, alteration.value
-        if value is None or alteration.operation == Operation.DELETE:
+        if value is None or alteration.operation == AlterOperation.DELETE:
             altered.pop(name, None)
-        elif alteration.operation == Operation.SET:
+        elif alteration.operation == AlterOperation.SET:
             altered[name] = value
         else:
             altered[name] = _changed_list(altered.get(name), alteration.operation, value, name, settings)
@@ -62,11 +62,13 @@ def _refuse_malformed(alterations: Sequence[Alteration]) -> None:
     names = [alteration.name for alteration in alterations]
     if len(set(names)) != len(names):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    empty = [item.name for item in alterations if item.operation != Operation.DELETE and item.value is None]
+    empty = [
+        item.name for item in alterations if item.operation != AlterOperation.DELETE and item.value is None
+    ]
     if empty:
         raise RequestError(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(empty))
     for alteration in alterations:
-        if not Operation.SET <= alteration.operation <= Operation.SUBTRACT:
+        if not AlterOperation.SET <= alteration.operation <= AlterOperation.SUBTRACT:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Unknown operation {alteration.operation}")
 
 
@@ -74,8 +76,8 @@ def _changed_list(
     current: str | None, operation: int, value: str, name: str, settings: Mapping[str, Setting]
 ) -> str:
     declared = settings.get(name)
-    if declared is None or declared.kind is not Kind.LIST:
-        verb = Operation(operation).name.lower()
+    if declared is None or declared.kind is not SettingKind.LIST:
+        verb = AlterOperation(operation).name.lower()
         raise RequestError(
             ErrorCode.INVALID_CONFIG, f"Cannot {verb} to {name}: it is not a known setting of type LIST"
         )
@@ -83,7 +85,7 @@ def _changed_list(
     start = current if current is not None else declared.format(declared.default) or ""
     items = [item for item in start.split(",") if item]
     operands = value.split(",")
-    if operation == Operation.APPEND:
+    if operation == AlterOperation.APPEND:
         items += [item for item in dict.fromkeys(operands) if item not in items]
     else:
         items = [item for item in items if item not in operands]
@@ -122,9 +124,9 @@ def alter_broker(
 
 def replacement(current: Mapping[str, str], values: Sequence[tuple[str, str | None]]) -> list[Alteration]:
     """AlterConfigs as alterations: what it does not name is deleted."""
-    kept = [Alteration(name, Operation.SET, value) for name, value in values]
+    kept = [Alteration(name, AlterOperation.SET, value) for name, value in values]
     names = [name for name, _ in values]
-    return kept + [Alteration(name, Operation.DELETE, None) for name in current if name not in names]
+    return kept + [Alteration(name, AlterOperation.DELETE, None) for name in current if name not in names]
 
 
 def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:

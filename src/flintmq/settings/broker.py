@@ -15,7 +15,7 @@ from flintmq.settings.kinds import (
     INT_MAX,
     LONG_MAX,
     Check,
-    Kind,
+    SettingKind,
     at_least,
     between,
     between_or,
@@ -60,7 +60,7 @@ def _read_protocol_map(text: str) -> str:
 
 
 def _read_optional_port(text: str) -> object:
-    return read_value(Kind.INT, text) if text.strip() else -1
+    return read_value(SettingKind.INT, text) if text.strip() else -1
 
 
 def _read_level(text: str) -> str:
@@ -71,14 +71,19 @@ def _read_level(text: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     node_id: int = setting(
-        "node.id", Kind.INT, 0, check=at_least(0), aliases=("broker.id",), doc="The number of this broker."
+        "node.id",
+        SettingKind.INT,
+        0,
+        check=at_least(0),
+        aliases=("broker.id",),
+        doc="The number of this broker.",
     )
     broker_rack: str | None = setting(
-        "broker.rack", Kind.STRING, None, doc="The rack or zone of this broker, told to clients."
+        "broker.rack", SettingKind.STRING, None, doc="The rack or zone of this broker, told to clients."
     )
     listeners: tuple[Listener, ...] = setting(
         "listeners",
-        Kind.LIST,
+        SettingKind.LIST,
         listeners_on(LOOPBACK, (DEFAULT_PORT,)),
         read=parse_listeners,
         check=Check("at least one address", lambda value: len(value) > 0),
@@ -88,7 +93,7 @@ class BrokerConfig:
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners",
-        Kind.LIST,
+        SettingKind.LIST,
         (),
         read=parse_listeners,
         doc="The addresses clients are told to connect to, one for each listener name. Where a name is "
@@ -97,7 +102,7 @@ class BrokerConfig:
     )
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
-        Kind.STRING,
+        SettingKind.STRING,
         "PLAINTEXT:PLAINTEXT",
         read=_read_protocol_map,
         doc="The security protocol of each listener name, as `NAME:PROTOCOL`. Only PLAINTEXT is available in "
@@ -105,7 +110,7 @@ class BrokerConfig:
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
-        Kind.LIST,
+        SettingKind.LIST,
         ("./flintmq-data",),
         aliases=("log.dir",),
         check=Check("one folder", lambda value: len(value) == 1 and bool(value[0])),
@@ -114,29 +119,29 @@ class BrokerConfig:
     )
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         True,
         doc="Create a topic when a client asks for its metadata.",
     )
     flint_auto_create_topics_on_produce: bool = setting(
         "flint.auto.create.topics.on.produce",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         doc="Create a topic also when a client produces to it without having asked for its metadata.",
     )
     delete_topic_enable: bool = setting(
-        "delete.topic.enable", Kind.BOOLEAN, True, doc="Whether topics may be deleted at all."
+        "delete.topic.enable", SettingKind.BOOLEAN, True, doc="Whether topics may be deleted at all."
     )
     num_partitions: int = setting(
         "num.partitions",
-        Kind.INT,
+        SettingKind.INT,
         1,
         check=at_least(1),
         doc="Partitions of a topic that is created without saying how many.",
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
-        Kind.INT,
+        SettingKind.INT,
         1,
         check=between(1, 32767),
         doc="Replicas of a topic that is created without saying how many.",
@@ -168,7 +173,7 @@ class BrokerConfig:
     log_flush_interval_ms: int | None = _topic_default("log.flush.interval.ms", "flush.ms", None)
     log_flush_scheduler_interval_ms: int = setting(
         "log.flush.scheduler.interval.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         LONG_MAX,
         check=at_least(0),
         doc="Used for `log.flush.interval.ms` where that is not set.",
@@ -188,22 +193,25 @@ class BrokerConfig:
     log_retention_bytes: int = _topic_default("log.retention.bytes", "retention.bytes")
     log_retention_ms: int | None = _topic_default("log.retention.ms", "retention.ms", None)
     log_retention_minutes: int | None = setting(
-        "log.retention.minutes", Kind.INT, None, doc="Used for `log.retention.ms` where that is not set."
+        "log.retention.minutes",
+        SettingKind.INT,
+        None,
+        doc="Used for `log.retention.ms` where that is not set.",
     )
     log_retention_hours: int = setting(
         "log.retention.hours",
-        Kind.INT,
+        SettingKind.INT,
         168,
         doc="Used where neither `log.retention.ms` nor `log.retention.minutes` is set.",
     )
     log_roll_ms: int | None = _topic_default("log.roll.ms", "segment.ms", None)
     log_roll_hours: int = setting(
-        "log.roll.hours", Kind.INT, 168, check=at_least(1), doc="Used where `log.roll.ms` is not set."
+        "log.roll.hours", SettingKind.INT, 168, check=at_least(1), doc="Used where `log.roll.ms` is not set."
     )
     log_roll_jitter_ms: int | None = _topic_default("log.roll.jitter.ms", "segment.jitter.ms", None)
     log_roll_jitter_hours: int = setting(
         "log.roll.jitter.hours",
-        Kind.INT,
+        SettingKind.INT,
         0,
         check=at_least(0),
         doc="Used where `log.roll.jitter.ms` is not set.",
@@ -215,27 +223,27 @@ class BrokerConfig:
 
     flint_consumer_groups_enable: bool = setting(
         "flint.consumer.groups.enable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         True,
         doc="Whether consumer groups are served. Without them their requests are neither listed nor answered.",
     )
     group_min_session_timeout_ms: int = setting(
         "group.min.session.timeout.ms",
-        Kind.INT,
+        SettingKind.INT,
         6_000,
         check=at_least(1),
         doc="The shortest session time-out that a member of a group may ask for.",
     )
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms",
-        Kind.INT,
+        SettingKind.INT,
         1_800_000,
         check=at_least(1),
         doc="The longest session time-out that a member of a group may ask for.",
     )
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
-        Kind.INT,
+        SettingKind.INT,
         0,
         check=at_least(0),
         doc="How long the first rebalance of an empty group waits for more members. 0, as in the configuration "
@@ -243,49 +251,49 @@ class BrokerConfig:
     )
     group_max_size: int = setting(
         "group.max.size",
-        Kind.INT,
+        SettingKind.INT,
         INT_MAX,
         check=at_least(1),
         doc="The most members that a group may have.",
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
-        Kind.INT,
+        SettingKind.INT,
         10_080,
         check=at_least(1),
         doc="How long the offsets of a group are kept once it has no members, or of a topic it no longer reads.",
     )
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         600_000,
         check=at_least(1),
         doc="How often groups are looked through for offsets that have had their time.",
     )
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes",
-        Kind.INT,
+        SettingKind.INT,
         4_096,
         check=at_least(0),
         doc="How long the text may be that a client commits with an offset.",
     )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
-        Kind.INT,
+        SettingKind.INT,
         50,
         check=at_least(1),
         doc="Partitions of `__consumer_offsets`, among which groups are spread. Read when the topic is made.",
     )
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor",
-        Kind.SHORT,
+        SettingKind.SHORT,
         3,
         check=at_least(1),
         doc="Replicas of `__consumer_offsets`; fewer where there are fewer brokers.",
     )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
-        Kind.INT,
+        SettingKind.INT,
         100 << 20,
         check=at_least(1024),
         doc="The size of the segments of `__consumer_offsets`.",
@@ -293,7 +301,7 @@ class BrokerConfig:
 
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions",
-        Kind.INT,
+        SettingKind.INT,
         50,
         check=at_least(1),
         doc="Partitions of `__transaction_state`, among which transactional ids are spread. Read when the topic is "
@@ -301,42 +309,42 @@ class BrokerConfig:
     )
     transaction_state_log_replication_factor: int = setting(
         "transaction.state.log.replication.factor",
-        Kind.SHORT,
+        SettingKind.SHORT,
         3,
         check=at_least(1),
         doc="Replicas of `__transaction_state`; fewer where there are fewer brokers.",
     )
     transaction_state_log_min_isr: int = setting(
         "transaction.state.log.min.isr",
-        Kind.INT,
+        SettingKind.INT,
         2,
         check=at_least(1),
         doc="`min.insync.replicas` of `__transaction_state`; fewer where there are fewer replicas.",
     )
     transaction_state_log_segment_bytes: int = setting(
         "transaction.state.log.segment.bytes",
-        Kind.INT,
+        SettingKind.INT,
         100 << 20,
         check=at_least(1024),
         doc="The size of the segments of `__transaction_state`.",
     )
     transaction_max_timeout_ms: int = setting(
         "transaction.max.timeout.ms",
-        Kind.INT,
+        SettingKind.INT,
         900_000,
         check=at_least(1),
         doc="The longest time-out that a producer may ask for its transactions.",
     )
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms",
-        Kind.INT,
+        SettingKind.INT,
         604_800_000,
         check=at_least(1),
         doc="A transactional id that nobody has used for so long is forgotten.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
-        Kind.INT,
+        SettingKind.INT,
         3_600_000,
         check=at_least(1),
         doc="How often such ids are looked for.",
@@ -344,20 +352,20 @@ class BrokerConfig:
 
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         300_000,
         check=at_least(1),
         doc="How often logs are looked through for records that have had their time.",
     )
     log_cleaner_enable: bool = setting(
         "log.cleaner.enable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         True,
         doc="Whether logs are compacted by themselves. On demand they are in any case.",
     )
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         15_000,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -365,7 +373,7 @@ class BrokerConfig:
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size",
-        Kind.LONG,
+        SettingKind.LONG,
         128 << 20,
         check=at_least(1 << 20),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -374,7 +382,7 @@ class BrokerConfig:
     )
     log_cleaner_io_buffer_load_factor: float = setting(
         "log.cleaner.io.buffer.load.factor",
-        Kind.DOUBLE,
+        SettingKind.DOUBLE,
         0.9,
         check=between(0.01, 1.0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -382,7 +390,7 @@ class BrokerConfig:
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
         "log.cleaner.io.max.bytes.per.second",
-        Kind.DOUBLE,
+        SettingKind.DOUBLE,
         _UNLIMITED_RATE,
         check=at_least(1),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -390,7 +398,7 @@ class BrokerConfig:
     )
     flint_scrub_bytes_per_second: int = setting(
         "flint.scrub.bytes.per.second",
-        Kind.INT,
+        SettingKind.INT,
         4 << 20,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -398,7 +406,7 @@ class BrokerConfig:
     )
     flint_scrub_interval_ms: int = setting(
         "flint.scrub.interval.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         7 * 86_400_000,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -407,14 +415,14 @@ class BrokerConfig:
 
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
-        Kind.INT,
+        SettingKind.INT,
         60_000,
         check=at_least(0),
         doc="How often the recovery points are written, which bound what is scanned after a crash.",
     )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
-        Kind.INT,
+        SettingKind.INT,
         86_400_000,
         check=at_least(1),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -422,14 +430,14 @@ class BrokerConfig:
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
-        Kind.INT,
+        SettingKind.INT,
         2,
         check=at_least(1),
         doc="Threads that recover logs at the start and sync them at the stop.",
     )
     background_threads: int = setting(
         "background.threads",
-        Kind.INT,
+        SettingKind.INT,
         4,
         check=at_least(1),
         doc="Threads for blocking work: syncing, reading cold data, deleting files. Kafka's default is 10; "
@@ -438,7 +446,7 @@ class BrokerConfig:
 
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes",
-        Kind.INT,
+        SettingKind.INT,
         256 << 10,
         check=between_or(1024, INT_MAX, -1),
         doc="The kernel's send buffer of each connection; -1 lets the kernel choose and grow it. A small one keeps "
@@ -447,21 +455,21 @@ class BrokerConfig:
     )
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes",
-        Kind.INT,
+        SettingKind.INT,
         -1,
         check=between_or(1024, INT_MAX, -1),
         doc="The kernel's receive buffer of each connection; -1 lets the kernel choose and grow it.",
     )
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes",
-        Kind.INT,
+        SettingKind.INT,
         100 << 20,
         check=at_least(1),
         doc="The largest request; a larger one closes its connection.",
     )
     flint_request_max_bytes: int = setting(
         "flint.request.max.bytes",
-        Kind.INT,
+        SettingKind.INT,
         16 << 20,
         check=at_least(1 << 20),
         doc="The largest request that writes no records, so any but Produce; a larger one closes its connection. "
@@ -469,7 +477,7 @@ class BrokerConfig:
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
-        Kind.LONG,
+        SettingKind.LONG,
         128 << 20,
         check=Check("at least 1, or -1 for no limit", lambda value: value >= 1 or value == -1),
         doc="Memory for all requests that are still arriving or wait their turn, counted by the bytes that "
@@ -478,14 +486,14 @@ class BrokerConfig:
     )
     flint_max_requests_in_flight_per_connection: int = setting(
         "flint.max.requests.in.flight.per.connection",
-        Kind.INT,
+        SettingKind.INT,
         128,
         check=at_least(1),
         doc="Requests of one connection that may wait for their answer before no more are read from it.",
     )
     max_connections: int = setting(
         "max.connections",
-        Kind.INT,
+        SettingKind.INT,
         INT_MAX,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -493,7 +501,7 @@ class BrokerConfig:
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",
-        Kind.INT,
+        SettingKind.INT,
         INT_MAX,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -501,41 +509,41 @@ class BrokerConfig:
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         600_000,
         doc="A connection without traffic for this long is closed; 0 or less never closes one.",
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit",
-        Kind.INT,
+        SettingKind.INT,
         2000,
         check=at_least(1),
         doc="Partitions in one answer to DescribeTopicPartitions.",
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots",
-        Kind.INT,
+        SettingKind.INT,
         1000,
         check=at_least(0),
         doc="Fetch sessions kept (KIP-227); beyond it the longest unused goes.",
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
-        Kind.INT,
+        SettingKind.INT,
         55 << 20,
         check=at_least(1024),
         doc="The most one Fetch answers, whatever the client asks for.",
     )
     flint_segment_descriptors: int = setting(
         "flint.segment.descriptors",
-        Kind.INT,
+        SettingKind.INT,
         4096,
         check=at_least(16),
         doc="Segment files kept open; beyond it the longest unused is closed until it is needed.",
     )
     flint_log_level: str = setting(
         "flint.log.level",
-        Kind.STRING,
+        SettingKind.STRING,
         "INFO",
         aliases=("log_level",),
         read=_read_level,
@@ -546,34 +554,34 @@ class BrokerConfig:
     )
     flint_log_format: str = setting(
         "flint.log.format",
-        Kind.STRING,
+        SettingKind.STRING,
         "text",
         check=one_of("text", "json"),
         doc="What standard error gets: `text` is for people, in colour on a terminal; `json` is one object a line.",
     )
     flint_log_file: str = setting(
         "flint.log.file",
-        Kind.STRING,
+        SettingKind.STRING,
         "",
         doc="A file that gets every log line as well, always one JSON object a line. Empty writes none.",
     )
     flint_log_file_max_bytes: int = setting(
         "flint.log.file.max.bytes",
-        Kind.LONG,
+        SettingKind.LONG,
         64 << 20,
         check=at_least(4096),
         doc="The log file is put aside with a number behind its name once it would grow beyond this.",
     )
     flint_log_file_count: int = setting(
         "flint.log.file.count",
-        Kind.INT,
+        SettingKind.INT,
         5,
         check=between(2, 1000),
         doc="Log files kept in all, the one in use among them.",
     )
     flint_rest_host: str = setting(
         "flint.rest.host",
-        Kind.STRING,
+        SettingKind.STRING,
         "127.0.0.1",
         aliases=("rest_host",),
         doc="The address of the HTTP listener for metrics and health. The default is this machine only; empty "
@@ -581,7 +589,7 @@ class BrokerConfig:
     )
     flint_rest_port: int = setting(
         "flint.rest.port",
-        Kind.INT,
+        SettingKind.INT,
         30004,
         aliases=("rest_port",),
         read=_read_optional_port,
@@ -591,7 +599,7 @@ class BrokerConfig:
     )
     flint_metrics_partitions_max: int = setting(
         "flint.metrics.partitions.max",
-        Kind.INT,
+        SettingKind.INT,
         1000,
         check=at_least(0),
         dynamic=Dynamic.CLUSTER_WIDE,
@@ -599,7 +607,7 @@ class BrokerConfig:
     )
     flint_profile: bool = setting(
         "flint.profile",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         aliases=("profile",),
         doc="Take samples of where the broker spends its time, and write them as a flame graph (`profile.svg`) "

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flintmq.errors import ConfigurationError
-from flintmq.settings.kinds import Check, Kind, Unit, plain_number, read_value, write_value
+from flintmq.settings.kinds import Check, SettingKind, Unit, plain_number, read_value, write_value
 
 
 class Dynamic(Enum):
@@ -40,7 +40,7 @@ class Synonym:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Any
     """None where the setting may be left unset."""
     doc: str
@@ -61,7 +61,7 @@ class Setting:
     @property
     def sensitive(self) -> bool:
         """The value of a secret is never told."""
-        return self.kind is Kind.PASSWORD
+        return self.kind is SettingKind.PASSWORD
 
     @property
     def environment_name(self) -> str:
@@ -91,7 +91,7 @@ class Setting:
 
 def setting(
     name: str,
-    kind: Kind,
+    kind: SettingKind,
     default: Any,
     *,
     doc: str,
@@ -117,8 +117,8 @@ def setting(
     return field(default=default, metadata={"setting": declared})
 
 
-def _unit_of(name: str, kind: Kind) -> Unit:
-    if kind is Kind.DOUBLE:
+def _unit_of(name: str, kind: SettingKind) -> Unit:
+    if kind is SettingKind.DOUBLE:
         return Unit.RATIO
     if name.endswith(".ms"):
         return Unit.MS

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from flintmq.settings.broker import BROKER_SETTINGS
 from flintmq.settings.declaration import Dynamic, Setting
-from flintmq.settings.kinds import Kind
+from flintmq.settings.kinds import SettingKind
 from flintmq.settings.resolve import BrokerValues, broker_synonyms, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
@@ -42,7 +42,7 @@ class ConfigEntry:
     source: ConfigSource
     read_only: bool
     sensitive: bool
-    kind: Kind
+    kind: SettingKind
     doc: str
     synonyms: tuple[ConfigSynonym, ...]
 

@@ -13,7 +13,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 
-class Kind(IntEnum):
+class SettingKind(IntEnum):
     """The types of Kafka's configuration; the numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
@@ -48,9 +48,9 @@ INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
 _RANGES = {
-    Kind.SHORT: ("a 16-bit number", -(1 << 15), (1 << 15) - 1),
-    Kind.INT: ("a 32-bit number", -INT_MAX - 1, INT_MAX),
-    Kind.LONG: ("a 64-bit number", -LONG_MAX - 1, LONG_MAX),
+    SettingKind.SHORT: ("a 16-bit number", -(1 << 15), (1 << 15) - 1),
+    SettingKind.INT: ("a 32-bit number", -INT_MAX - 1, INT_MAX),
+    SettingKind.LONG: ("a 64-bit number", -LONG_MAX - 1, LONG_MAX),
 }
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -75,7 +75,7 @@ _MS = {
 }
 
 
-def read_value(kind: Kind, text: str) -> object:
+def read_value(kind: SettingKind, text: str) -> object:
     """Read `text` as Kafka does; ValueError says what was expected."""
     text = text.strip()
     if kind in _RANGES:
@@ -83,24 +83,24 @@ def read_value(kind: Kind, text: str) -> object:
         if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
             raise ValueError(f"expected {words}")
         return int(text)
-    if kind is Kind.BOOLEAN:
+    if kind is SettingKind.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise ValueError("expected true or false")
         return text.lower() == "true"
-    if kind is Kind.DOUBLE:
+    if kind is SettingKind.DOUBLE:
         if not _DOUBLE.fullmatch(text):
             raise ValueError("expected a number such as 0.5")
         return float(text)
-    if kind is Kind.LIST:
+    if kind is SettingKind.LIST:
         return tuple(_COMMA.split(text)) if text else ()
     return text
 
 
-def write_value(kind: Kind, value: object) -> str:
+def write_value(kind: SettingKind, value: object) -> str:
     """The text of a value, as Kafka writes it in DescribeConfigs."""
-    if kind is Kind.BOOLEAN:
+    if kind is SettingKind.BOOLEAN:
         return "true" if value else "false"
-    if kind is Kind.LIST:
+    if kind is SettingKind.LIST:
         assert isinstance(value, tuple)
         return ",".join(str(item) for item in value)
     return str(value)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flintmq.settings.declaration import Synonym, setting, settings_of
 from flintmq.settings.kinds import (
     LONG_MAX,
-    Kind,
+    SettingKind,
     at_least,
     between,
     between_or,
@@ -35,7 +35,7 @@ def _same(name: str) -> tuple[Synonym, ...]:
 class TopicConfig:
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy",
-        Kind.LIST,
+        SettingKind.LIST,
         ("delete",),
         check=distinct_from("delete", "compact"),
         synonyms=_same("log.cleanup.policy"),
@@ -44,7 +44,7 @@ class TopicConfig:
     )
     compression_type: str = setting(
         "compression.type",
-        Kind.STRING,
+        SettingKind.STRING,
         "producer",
         check=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=_same("compression.type"),
@@ -53,7 +53,7 @@ class TopicConfig:
     )
     compression_gzip_level: int = setting(
         "compression.gzip.level",
-        Kind.INT,
+        SettingKind.INT,
         -1,
         check=between_or(1, 9, -1),
         synonyms=_same("compression.gzip.level"),
@@ -61,7 +61,7 @@ class TopicConfig:
     )
     compression_lz4_level: int = setting(
         "compression.lz4.level",
-        Kind.INT,
+        SettingKind.INT,
         9,
         check=between(1, 17),
         synonyms=_same("compression.lz4.level"),
@@ -69,7 +69,7 @@ class TopicConfig:
     )
     compression_zstd_level: int = setting(
         "compression.zstd.level",
-        Kind.INT,
+        SettingKind.INT,
         3,
         check=between(-131072, 22),
         synonyms=_same("compression.zstd.level"),
@@ -77,7 +77,7 @@ class TopicConfig:
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         _DAY_MS,
         check=at_least(0),
         synonyms=_same("log.cleaner.delete.retention.ms"),
@@ -85,7 +85,7 @@ class TopicConfig:
     )
     file_delete_delay_ms: int = setting(
         "file.delete.delay.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         _MINUTE_MS,
         check=at_least(0),
         synonyms=_same("log.segment.delete.delay.ms"),
@@ -93,7 +93,7 @@ class TopicConfig:
     )
     flush_messages: int = setting(
         "flush.messages",
-        Kind.LONG,
+        SettingKind.LONG,
         LONG_MAX,
         check=at_least(1),
         synonyms=_same("log.flush.interval.messages"),
@@ -102,7 +102,7 @@ class TopicConfig:
     )
     flush_ms: int = setting(
         "flush.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         LONG_MAX,
         check=at_least(0),
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
@@ -110,7 +110,7 @@ class TopicConfig:
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
-        Kind.LIST,
+        SettingKind.LIST,
         (),
         check=_THROTTLED,
         doc="Replicas whose catching up is throttled on the follower's side. Kept for Kafka's tools; a "
@@ -118,7 +118,7 @@ class TopicConfig:
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
-        Kind.INT,
+        SettingKind.INT,
         4096,
         check=at_least(0),
         synonyms=_same("log.index.interval.bytes"),
@@ -126,7 +126,7 @@ class TopicConfig:
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas",
-        Kind.LIST,
+        SettingKind.LIST,
         (),
         check=_THROTTLED,
         doc="Replicas whose catching up is throttled on the leader's side. Kept for Kafka's tools; a single "
@@ -134,7 +134,7 @@ class TopicConfig:
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",
-        Kind.LONG,
+        SettingKind.LONG,
         -2,
         check=at_least(-2),
         synonyms=_same("log.local.retention.bytes"),
@@ -143,7 +143,7 @@ class TopicConfig:
     )
     local_retention_ms: int = setting(
         "local.retention.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         -2,
         check=at_least(-2),
         synonyms=_same("log.local.retention.ms"),
@@ -152,7 +152,7 @@ class TopicConfig:
     )
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         LONG_MAX,
         check=at_least(1),
         synonyms=_same("log.cleaner.max.compaction.lag.ms"),
@@ -160,7 +160,7 @@ class TopicConfig:
     )
     max_message_bytes: int = setting(
         "max.message.bytes",
-        Kind.INT,
+        SettingKind.INT,
         1_048_588,
         check=at_least(0),
         synonyms=_same("message.max.bytes"),
@@ -168,7 +168,7 @@ class TopicConfig:
     )
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         _HOUR_MS,
         check=at_least(0),
         synonyms=_same("log.message.timestamp.after.max.ms"),
@@ -176,7 +176,7 @@ class TopicConfig:
     )
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         LONG_MAX,
         check=at_least(0),
         synonyms=_same("log.message.timestamp.before.max.ms"),
@@ -184,7 +184,7 @@ class TopicConfig:
     )
     message_timestamp_type: str = setting(
         "message.timestamp.type",
-        Kind.STRING,
+        SettingKind.STRING,
         "CreateTime",
         check=one_of("CreateTime", "LogAppendTime"),
         synonyms=_same("log.message.timestamp.type"),
@@ -192,7 +192,7 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
-        Kind.DOUBLE,
+        SettingKind.DOUBLE,
         0.5,
         check=between(0, 1),
         synonyms=_same("log.cleaner.min.cleanable.ratio"),
@@ -200,7 +200,7 @@ class TopicConfig:
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         0,
         check=at_least(0),
         synonyms=_same("log.cleaner.min.compaction.lag.ms"),
@@ -208,7 +208,7 @@ class TopicConfig:
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
-        Kind.INT,
+        SettingKind.INT,
         1,
         check=at_least(1),
         synonyms=_same("min.insync.replicas"),
@@ -216,40 +216,40 @@ class TopicConfig:
     )
     preallocate: bool = setting(
         "preallocate",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         synonyms=_same("log.preallocate"),
         doc="Reserve the space of a whole segment on disk when it is created.",
     )
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         doc="Stop copying a tiered log. Tiered storage is not available in this version.",
     )
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         doc="Delete the remote data when tiering is switched off. Tiered storage is not available in this "
         "version.",
     )
     remote_storage_enable: bool = setting(
         "remote.storage.enable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         doc="Tier this topic. Tiered storage is not available in this version: only `false` is accepted.",
     )
     retention_bytes: int = setting(
         "retention.bytes",
-        Kind.LONG,
+        SettingKind.LONG,
         -1,
         synonyms=_same("log.retention.bytes"),
         doc="The oldest segments of a partition go once it is larger than this; -1 sets no limit.",
     )
     retention_ms: int = setting(
         "retention.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         7 * _DAY_MS,
         check=at_least(-1),
         synonyms=(
@@ -261,7 +261,7 @@ class TopicConfig:
     )
     segment_bytes: int = setting(
         "segment.bytes",
-        Kind.INT,
+        SettingKind.INT,
         1 << 30,
         check=at_least(14),
         synonyms=_same("log.segment.bytes"),
@@ -270,7 +270,7 @@ class TopicConfig:
     )
     segment_index_bytes: int = setting(
         "segment.index.bytes",
-        Kind.INT,
+        SettingKind.INT,
         10 << 20,
         check=at_least(4),
         synonyms=_same("log.index.size.max.bytes"),
@@ -278,7 +278,7 @@ class TopicConfig:
     )
     segment_jitter_ms: int = setting(
         "segment.jitter.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         0,
         check=at_least(0),
         synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
@@ -287,7 +287,7 @@ class TopicConfig:
     )
     segment_ms: int = setting(
         "segment.ms",
-        Kind.LONG,
+        SettingKind.LONG,
         7 * _DAY_MS,
         check=at_least(1),
         synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
@@ -296,7 +296,7 @@ class TopicConfig:
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         synonyms=_same("unclean.leader.election.enable"),
         doc="Let a replica that is not in sync lead when no other can, at the cost of records. A single "
@@ -304,7 +304,7 @@ class TopicConfig:
     )
     flint_validate_records: str = setting(
         "flint.validate.records",
-        Kind.STRING,
+        SettingKind.STRING,
         "header",
         check=one_of("header", "deep"),
         synonyms=_same("flint.validate.records"),
@@ -313,7 +313,7 @@ class TopicConfig:
     )
     flint_verify_on_read: bool = setting(
         "flint.verify.on.read",
-        Kind.BOOLEAN,
+        SettingKind.BOOLEAN,
         False,
         synonyms=_same("flint.verify.on.read"),
         doc="Check the CRC of every batch before it is sent to a consumer, at the cost of zero-copy reads.",

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from flintmq.arrow.write import write_task
 from flintmq.arrow.write.exactly_once import WriteError, Written
 from flintmq.arrow.write.options import SinkOptions, parse_sink
-from flintmq.arrow.write.write_task import Task
+from flintmq.arrow.write.write_task import WriteTask
 from flintmq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def _context() -> TaskContext:
     return context
 
 
-def _task(context: TaskContext) -> Task:
-    return Task(context.partitionId(), context.attemptNumber())
+def _task(context: TaskContext) -> WriteTask:
+    return WriteTask(context.partitionId(), context.attemptNumber())
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:

@@ -26,8 +26,8 @@ from flintmq.records.batch import (
     LOG_APPEND_TIME,
     NO_PRODUCER_ID,
     BatchHeader,
+    assign_offsets,
     crc_is_right,
-    place,
     read_header,
 )
 from flintmq.records.checksum import crc32c
@@ -40,13 +40,13 @@ from flintmq.storage.durability.flush import (
     EPOCHS_FILE,
     NO_DESCRIPTORS,
     NO_SPACE,
+    CloseGuard,
     Flush,
-    Gate,
     Sealed,
     encode_metadata,
 )
 from flintmq.storage.leader_epochs import LeaderEpochs
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, FileRange, Segment, file_name
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Log:
         self.folder = folder
         self.config = config
         self.segments: list[Segment] = []
-        self.producers = Producers()
+        self.producers = ProducerState()
         self.epochs = LeaderEpochs()
         self.corrupt: list[CorruptRange] = []
         self.start_offset = 0
@@ -119,7 +119,7 @@ class Log:
         self.sealed: list[Sealed] = []
         # Below the start, and their files are there: until the start is on disk, or because they cannot be removed.
         self.doomed: list[Segment] = []
-        self.gate = Gate()
+        self.gate = CloseGuard()
         self.disk = disk
         self.descriptors = descriptors
         self.counters = counters or LogCounters()
@@ -226,7 +226,7 @@ class Log:
         size = len(batch)
         if self._must_roll(segment, size, header.max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms)
-        place(batch, base_offset, leader_epoch)
+        assign_offsets(batch, base_offset, leader_epoch)
         position = segment.size
         try:
             segment.append(batch, last_offset, header.max_timestamp)

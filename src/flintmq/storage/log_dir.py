@@ -30,7 +30,7 @@ from flintmq.records.uuids import encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.durability import offset_checkpoint
-from flintmq.storage.durability.disk_reserve import Reserve
+from flintmq.storage.durability.disk_reserve import DiskReserve
 from flintmq.storage.durability.flush import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
 from flintmq.storage.durability.offset_checkpoint import TopicPartition
 from flintmq.storage.log import Log
@@ -54,7 +54,7 @@ class Assigned:
     config: TopicConfig
 
 
-class LogFolder:
+class LogDir:
     def __init__(
         self,
         path: str,
@@ -81,7 +81,7 @@ class LogFolder:
         # Those of which it is not known whether the last try to write them came to anything.
         self._unsure: set[str] = set()
         self._checkpointing = threading.Lock()
-        self._reserve = Reserve(disk, path)
+        self._reserve = DiskReserve(disk, path)
         # Folders whose renaming is not yet on stable storage.
         self._renamed: set[str] = set()
         # Logs whose `partition.metadata` is on stable storage, though this process has not flushed them.

@@ -42,7 +42,7 @@ class ProducerBatch(NamedTuple):
 _NO_BATCH = ProducerBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
 
 
-class Producer:
+class ProducerEntry:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -59,17 +59,17 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
-class Producers:
+class ProducerState:
     """The producers of one log, in the order in which they last wrote."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerEntry] = {}
         self._open: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerEntry]:
         return iter(self._producers.values())
 
     @property
@@ -137,11 +137,11 @@ class Producers:
             producer.txn_first_offset = base_offset
             self._open[producer_id] = base_offset
 
-    def _at_the_end(self, producer_id: int, epoch: int) -> Producer:
+    def _at_the_end(self, producer_id: int, epoch: int) -> ProducerEntry:
         """The producer that writes now, as the last of all; what it did in an earlier epoch is forgotten."""
         producer = self._producers.pop(producer_id, None)
         if producer is None:
-            producer = Producer(producer_id, epoch)
+            producer = ProducerEntry(producer_id, epoch)
             if len(self._producers) >= PRODUCERS_MAX:
                 self._forget_one()
         elif producer.epoch != epoch:
@@ -227,7 +227,7 @@ class Producers:
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(count.to_bytes(4, "big") + body), count) + body
 
     @classmethod
-    def decode(cls, data: bytes) -> Producers:
+    def decode(cls, data: bytes) -> ProducerState:
         if len(data) < _HEAD.size:
             raise CorruptionError("The producer snapshot is cut short.")
         version, crc, count = _HEAD.unpack_from(data)
@@ -248,7 +248,7 @@ class Producers:
             coordinator_epoch,
             txn,
         ) in _ENTRY.iter_unpack(data[_HEAD.size :]):
-            p = states._producers.setdefault(producer_id, Producer(producer_id, epoch))
+            p = states._producers.setdefault(producer_id, ProducerEntry(producer_id, epoch))
             p.last_timestamp = timestamp
             p.coordinator_epoch = coordinator_epoch
             if sequence != NO_SEQUENCE:

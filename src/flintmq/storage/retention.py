@@ -13,7 +13,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.segment import Segment
 
 
-class Reason(Enum):
+class RetentionReason(Enum):
     AGE = "age"
     SIZE = "size"
 
@@ -24,7 +24,7 @@ class Expired(NamedTuple):
     segments: int
     size: int
     """Bytes that go."""
-    reason: Reason
+    reason: RetentionReason
     needs_roll: bool
     """The active segment goes too."""
 
@@ -44,7 +44,7 @@ def expired(log: Log, now_ms: int) -> Expired | None:
         log.end_offset if all_go else log.segments[count].base_offset,
         count,
         sum(segment.size for segment in going),
-        Reason.AGE if by_age >= by_size else Reason.SIZE,
+        RetentionReason.AGE if by_age >= by_size else RetentionReason.SIZE,
         all_go,
     )
 

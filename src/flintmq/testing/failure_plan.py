@@ -22,7 +22,7 @@ TEXT = "A fault scripted by the test."
 _FIRST_METADATA_CODE = 13
 
 
-class Failure:
+class FailurePlan:
     """One request that fails."""
 
     def __init__(self, error: Message, rest: Message | None, topic: str | None, image: ClusterImage) -> None:
@@ -51,7 +51,7 @@ class Failure:
         return self._topic is None or name_of(entry, self._image) == self._topic
 
 
-def plan_failure(message: Message, version: int, fault: Fault, image: ClusterImage) -> Failure | None:
+def plan_failure(message: Message, version: int, fault: Fault, image: ClusterImage) -> FailurePlan | None:
     """None if the request names nothing that could fail."""
     assert isinstance(fault.action, Fail)
     code = fault.action.code
@@ -64,7 +64,9 @@ def plan_failure(message: Message, version: int, fault: Fault, image: ClusterIma
             # The error is told at once, so the rest must not wait; and a session would hide what it names.
             rest.max_wait_ms, rest.session_id, rest.session_epoch = 0, 0, -1
     error = error_answer(failing, version, code, TEXT, per_topic=rest is not None)
-    return None if error is None else Failure(error, rest, fault.topic if rest is not None else None, image)
+    return (
+        None if error is None else FailurePlan(error, rest, fault.topic if rest is not None else None, image)
+    )
 
 
 def _plan_metadata(
@@ -73,7 +75,7 @@ def _plan_metadata(
     code: ErrorCode,
     topic: str | None,
     image: ClusterImage,
-) -> Failure | None:
+) -> FailurePlan | None:
     wants_all = is_about_all(message, version)
     named = copy.copy(message)
     if wants_all:
@@ -90,8 +92,8 @@ def _plan_metadata(
         # The one error that is about the cluster and not about a topic (KIP-1102).
         if version < _FIRST_METADATA_CODE:
             return None
-        return Failure(MetadataResponse(error_code=code), message, topic, image)
+        return FailurePlan(MetadataResponse(error_code=code), message, topic, image)
     if not named.topics:
         return None
     error = error_answer(named, version, code, TEXT, per_topic=True)
-    return None if error is None else Failure(error, rest, topic, image)
+    return None if error is None else FailurePlan(error, rest, topic, image)

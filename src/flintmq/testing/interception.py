@@ -19,7 +19,7 @@ from collections.abc import Callable
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.request import Connection, Piece, Pieces, Request, Session
-from flintmq.broker.responses import encode_answer
+from flintmq.broker.responses import encode_response
 from flintmq.broker.services import Services
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, ProtocolError
@@ -29,7 +29,7 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import parse_request_header, response_is_flexible
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
 from flintmq.storage.segment import FileRange
-from flintmq.testing.failure_plan import Failure, plan_failure
+from flintmq.testing.failure_plan import FailurePlan, plan_failure
 from flintmq.testing.faults import Close, Delay, Drop, Fail, Fault, Faults
 from flintmq.testing.request_log import RequestLog, SeenRequest
 from flintmq.testing.request_topics import topics_of
@@ -81,12 +81,12 @@ class Interceptor:
         if _hides_its_partitions(message) and any(
             fault.topic is not None or isinstance(fault.action, Fail) for fault in candidates
         ):
-            request.pieces = encode_answer(
+            request.pieces = encode_response(
                 request, FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             )
             return request
         image = self._services.metadata.image
-        failures: dict[Fault, Failure] = {}
+        failures: dict[Fault, FailurePlan] = {}
 
         def has_place(fault: Fault) -> bool:
             if isinstance(fault.action, Fail):
@@ -113,13 +113,13 @@ class Interceptor:
     # ---- the four kinds
 
     def _fail(
-        self, request: Request, frame: memoryview, message: Message, failure: Failure, after: bool
+        self, request: Request, frame: memoryview, message: Message, failure: FailurePlan, after: bool
     ) -> Request | None:
         def merge(pieces: Pieces) -> None:
             if is_unanswered:
                 request.connection.refuse(_CLOSED)
                 return
-            _settle(request, encode_answer(request, failure.answer(_decode(request, pieces))))
+            _settle(request, encode_response(request, failure.answer(_decode(request, pieces))))
 
         # With acks=0 there is nothing to be told: a connection that closes is all that a client sees of an error.
         is_unanswered = isinstance(message, ProduceRequest) and message.acks == 0
@@ -130,7 +130,7 @@ class Interceptor:
         if is_unanswered:
             request.connection.refuse(_CLOSED)
             return None
-        request.pieces = encode_answer(request, failure.answer(None))
+        request.pieces = encode_response(request, failure.answer(None))
         return request
 
     def _delay(self, request: Request, frame: memoryview, seconds: float, after: bool) -> Request | None:

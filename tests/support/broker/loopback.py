@@ -22,7 +22,7 @@ from flintmq.broker.apis import BY_KEY
 from flintmq.broker.request import Pieces, Request
 from flintmq.effects.real import LoopExecutor
 from flintmq.server.connection import Connection, Shared
-from flintmq.server.inbound_budget import Budget
+from flintmq.server.inbound_budget import InboundBudget
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -177,7 +177,7 @@ class Loopback:
             loop=loop,
             dispatcher=self.dispatcher,
             executor=self.executor,
-            budget=Budget(budget),
+            budget=InboundBudget(budget),
             frame_size_max=frame_size_max,
             in_flight_max=in_flight_max,
             connections={},

@@ -15,23 +15,23 @@ from flintmq.broker.request import Request, Session
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
-from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.metadata import keys
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import NewTopic, Topics
-from flintmq.partitions.local_partitions import Partitions
-from flintmq.partitions.maintenance.scheduler import Upkeep
+from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.partitions.partition import Partition
 from flintmq.protocol import messages
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
-from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 from support.log.compactions import SimulatedCompactions
 
@@ -73,16 +73,16 @@ class SingleBroker:
     async def _start(self) -> None:
         clock, random = self.loop.clock, SimulatedRandom(SEED)
         executor = SimulatedExecutor(self.loop, SEED)
-        folder = LogFolder(self.path, disk=self.disk, clock=clock, executor=executor, descriptors=64)
+        folder = LogDir(self.path, disk=self.disk, clock=clock, executor=executor, descriptors=64)
         folder.check_format()
-        store = await LocalStore.open(
+        store = await LocalMetadataStore.open(
             f"{self.path}/metadata", disk=self.disk, clock=clock, timers=self.loop, executor=executor
         )
-        metadata = Metadata(store)
+        metadata = ClusterMetadata(store)
         await metadata.start()
         await metadata.txn({}, {keys.CLUSTER: Put(keys.encode(keys.ClusterValue(id=CLUSTER_ID)))})
         configs = Configs(metadata.image, self._settings, NODE_ID)
-        partitions = Partitions(
+        partitions = LocalPartitions(
             node_id=NODE_ID,
             metadata=metadata,
             configs=configs,
@@ -104,7 +104,7 @@ class SingleBroker:
         )
         self.groups.start()
         producer_ids = ProducerIds(metadata)
-        markers = Markers(partitions, self.groups, clock)
+        markers = MarkerWriter(partitions, self.groups, clock)
         self.transactions = TransactionCoordinator(
             lambda: configs.broker,
             markers=markers,
@@ -126,7 +126,7 @@ class SingleBroker:
             markers=markers,
             random=random,
             partitions=partitions,
-            upkeep=Upkeep(
+            upkeep=MaintenanceScheduler(
                 partitions,
                 SimulatedCompactions(self.disk, executor),
                 clock=clock,

@@ -14,8 +14,8 @@ from typing import Any
 
 from flintmq.cli.main import main
 from flintmq.coordinator.groups import offset_commits
-from flintmq.coordinator.groups.machine import Groups
-from flintmq.coordinator.transactions.marker_writer import Done, Markers
+from flintmq.coordinator.groups.machine import GroupMachine
+from flintmq.coordinator.transactions.marker_writer import Done, MarkerWriter
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
@@ -92,30 +92,30 @@ def forgets_aborted_transactions() -> None:
 
 
 def aborts_in_one_partition() -> None:
-    write, count = Markers.write, itertools.count(1)
+    write, count = MarkerWriter.write, itertools.count(1)
 
     def careless(
-        self: Markers, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
+        self: MarkerWriter, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
     ) -> None:
         if not topic.startswith(_SPARED) and next(count) % 5 == 0:
             marker = marker._replace(committed=False)
         write(self, topic, index, marker, bumps_epoch=bumps_epoch, done=done)
 
-    Markers.write = careless  # type: ignore[method-assign]
+    MarkerWriter.write = careless  # type: ignore[method-assign]
 
 
 def leaves_out_markers() -> None:
-    write, count = Markers.write, itertools.count(1)
+    write, count = MarkerWriter.write, itertools.count(1)
 
     def careless(
-        self: Markers, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
+        self: MarkerWriter, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
     ) -> None:
         if index == 1 and not topic.startswith(_SPARED) and next(count) > _MARKERS_WRITTEN:
             done(ErrorCode.NONE)
         else:
             write(self, topic, index, marker, bumps_epoch=bumps_epoch, done=done)
 
-    Markers.write = careless  # type: ignore[method-assign]
+    MarkerWriter.write = careless  # type: ignore[method-assign]
 
 
 def skips_batches() -> None:
@@ -154,12 +154,12 @@ def does_not_keep_offsets() -> None:
 
 
 def drops_offsets_of_transactions() -> None:
-    end = Groups.end_transaction
+    end = GroupMachine.end_transaction
 
-    def careless(self: Groups, producer_id: int, offset: int, *, committed: bool) -> None:
+    def careless(self: GroupMachine, producer_id: int, offset: int, *, committed: bool) -> None:
         end(self, producer_id, offset, committed=False)
 
-    Groups.end_transaction = careless  # type: ignore[method-assign]
+    GroupMachine.end_transaction = careless  # type: ignore[method-assign]
 
 
 def _is_data(log: Log, header: BatchHeader) -> bool:

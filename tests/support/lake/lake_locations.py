@@ -12,7 +12,7 @@ import pyarrow as pa
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.factory import open_table
-from flintmq.lake.tables.table import Change, Format, State, TopicProgress
+from flintmq.lake.tables.table import Format, TableChange, TableState, TopicProgress
 from support.lake.engines import read_rows
 from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 
@@ -41,12 +41,12 @@ class Place:
             return None
         return open_catalog(self.root, self.catalog_name, self.settings)
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         state = self.table.state()
         assert state is not None
         return state
 
-    def fill(self, counts: Sequence[int], *, partition: int = 0, size: int = 10) -> State:
+    def fill(self, counts: Sequence[int], *, partition: int = 0, size: int = 10) -> TableState:
         """A commit of so many files each."""
         state = self.table.state() or self.table.create(SCHEMA)
         for count in counts:
@@ -58,11 +58,15 @@ class Place:
             state = self.add(state, files, partition=partition, at=at + count * size)
         return state
 
-    def write(self, state: State, rows: pa.Table, start: int, end: int, *, partition: int = 0) -> DataFile:
+    def write(
+        self, state: TableState, rows: pa.Table, start: int, end: int, *, partition: int = 0
+    ) -> DataFile:
         return write_file(self.store, state.schema, rows, start=start, end=end, partition=partition)
 
-    def add(self, state: State, files: Sequence[DataFile], *, at: int, partition: int = 0) -> State:
-        return self.table.commit(Change(base=state, added=files, progress=progress(state, partition, at)))
+    def add(self, state: TableState, files: Sequence[DataFile], *, at: int, partition: int = 0) -> TableState:
+        return self.table.commit(
+            TableChange(base=state, added=files, progress=progress(state, partition, at))
+        )
 
     def rows(self) -> pa.Table:
         return read_rows(self.table, self.format, self.store, self.catalog)
@@ -75,10 +79,10 @@ class Place:
         return {entry.path for entry in self.store.list("data")}
 
 
-def next_offset(state: State, partition: int) -> int:
+def next_offset(state: TableState, partition: int) -> int:
     return state.progress[TOPIC].next_offsets.get(partition, 0) if state.progress else 0
 
 
-def progress(state: State, partition: int, at: int) -> dict[str, TopicProgress]:
+def progress(state: TableState, partition: int, at: int) -> dict[str, TopicProgress]:
     before = dict(state.progress[TOPIC].next_offsets) if state.progress else {}
     return {TOPIC: TopicProgress(TOPIC_ID, {**before, partition: at})}

@@ -19,10 +19,10 @@ import pyarrow as pa
 from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.options import make_options
-from flintmq.lake.syncing.sync import Outcome, Sync
+from flintmq.lake.syncing.sync import Sync, SyncOutcome
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.iceberg.catalogs import open_catalog
-from flintmq.lake.tables.table import State, Table
+from flintmq.lake.tables.table import Table, TableState
 from support.lake.engines import read_plain
 from support.spark.spark_direct import Direct
 
@@ -62,14 +62,14 @@ class Lake:
         )
         return Sync(self.spark, made, on_commit=on_commit)
 
-    def sync(self, *topics: str, **options: Any) -> Outcome:
+    def sync(self, *topics: str, **options: Any) -> SyncOutcome:
         with self.open(*topics, **options) as sync:
             return sync.run()
 
     def table(self, name: str, format: str = "parquet") -> Table:
         return open_table(self.root, name, format, settings=self.settings, catalog=self.catalog)
 
-    def state(self, name: str, format: str = "parquet") -> State:
+    def state(self, name: str, format: str = "parquet") -> TableState:
         state = self.table(name, format).state()
         assert state is not None, f"there is no table {name}"
         return state

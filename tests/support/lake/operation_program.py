@@ -22,12 +22,12 @@ DRIVER_STEPS: dict[str, dict[str, tuple[str, bool]]] = {
 """And those of a commit of the format."""
 WORKER_STEPS: dict[str, tuple[str, bool]] = {
     "compact-reading": ("flintmq.lake.compact.merge:open_parquet", _BEFORE),
-    "compact-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
-    "compact-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "compact-drafted": ("flintmq.lake.store.local:LocalFileStore.publish", _BEFORE),
+    "compact-published": ("flintmq.lake.store.local:LocalFileStore.publish", _AFTER),
     "compact-done": ("flintmq.lake.compact.merge:merge_files", _AFTER),
     "latest-reading": ("flintmq.lake.latest.merge:open_parquet", _BEFORE),
-    "latest-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
-    "latest-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "latest-drafted": ("flintmq.lake.store.local:LocalFileStore.publish", _BEFORE),
+    "latest-published": ("flintmq.lake.store.local:LocalFileStore.publish", _AFTER),
     "latest-done": ("flintmq.lake.latest.merge:merge_latest", _AFTER),
 }
 

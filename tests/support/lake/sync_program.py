@@ -41,8 +41,8 @@ COMMITS: dict[str, dict[str, tuple[str, bool]]] = {
 }
 WORKER_STEPS: dict[str, tuple[str, bool]] = {
     "worker-reading": ("flintmq.lake.syncing.piece_writer:read_task", _BEFORE),
-    "worker-drafted": ("flintmq.lake.store.local:LocalStore.publish", _BEFORE),
-    "worker-published": ("flintmq.lake.store.local:LocalStore.publish", _AFTER),
+    "worker-drafted": ("flintmq.lake.store.local:LocalFileStore.publish", _BEFORE),
+    "worker-published": ("flintmq.lake.store.local:LocalFileStore.publish", _AFTER),
     "worker-done": ("flintmq.lake.syncing.piece_runner:write_piece", _AFTER),
 }
 

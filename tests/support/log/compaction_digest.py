@@ -13,7 +13,7 @@ from flintmq.effects import read_file
 from flintmq.records import record_walk
 from flintmq.records.compression import Codec
 from flintmq.storage.compaction import batch_filter, offset_map
-from flintmq.storage.compaction.job import Summary, encode_event
+from flintmq.storage.compaction.job import CompactionSummary, encode_event
 from support.log.log_on_disk import NOW_MS, LogOnDisk
 
 SEED = 5
@@ -63,7 +63,7 @@ def main() -> None:
                 segment_bytes=200_000,
                 producers={7: (0, log.bases[-1] // 2)},
             )
-            assert isinstance(events[-1], Summary), events[-1]
+            assert isinstance(events[-1], CompactionSummary), events[-1]
             dirty = events[-1].next_dirty_offset
             for event in events:
                 digest.update(encode_event(event))

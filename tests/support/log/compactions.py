@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from flintmq.effects import Disk, Executor
 from flintmq.errors import FlintError
 from flintmq.storage.compaction.cleaner import clean
-from flintmq.storage.compaction.job import Event, Failure, Job
+from flintmq.storage.compaction.job import CompactionFailure, CompactionJob, Event
 
 
 class SimulatedCompactions:
@@ -15,10 +15,10 @@ class SimulatedCompactions:
         self._disk = disk
         self._executor = executor
 
-    async def run(self, job: Job) -> AsyncGenerator[Event, None]:
+    async def run(self, job: CompactionJob) -> AsyncGenerator[Event, None]:
         events = clean(self._disk, job)
         try:
             while (event := await self._executor.run(next, events, None)) is not None:
                 yield event
         except (OSError, FlintError) as error:
-            yield Failure(reason=str(error))
+            yield CompactionFailure(reason=str(error))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
-from flintmq.partitions.maintenance.log_cleaner import Cleaner
+from flintmq.partitions.maintenance.log_cleaner import LogCleaner
 from flintmq.partitions.maintenance.retention import retain
 from flintmq.partitions.maintenance.scrub import verify_log
 from flintmq.partitions.partition import Partition
@@ -27,7 +27,7 @@ from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
@@ -86,10 +86,8 @@ class LogLife:
         self._seed += 1
         self.executor = SimulatedExecutor(self.loop, self._seed)
         self.disk.observer = self._observe
-        self.folder = LogFolder(
-            FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8
-        )
-        self.cleaner = Cleaner(
+        self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
+        self.cleaner = LogCleaner(
             SimulatedCompactions(self.disk, self.executor),
             folder=self.folder,
             clock=self.clock,

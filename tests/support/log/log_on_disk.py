@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flintmq.effects import Disk, read_file, write_plainly
-from flintmq.records.batch import BatchHeader, place
+from flintmq.records.batch import BatchHeader, assign_offsets
 from flintmq.records.record import Record, build_batch, records_of
 from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
 from flintmq.storage.compaction.cleaner import clean
-from flintmq.storage.compaction.job import Event, GroupResult, Job, SegmentInput
+from flintmq.storage.compaction.job import CompactionJob, Event, GroupResult, SegmentInput
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from flintmq.testing.simulation import SimulatedDisk
@@ -71,7 +71,7 @@ class LogOnDisk:
 
     def append_batch(self, batch: bytes) -> BatchHeader:
         placed = bytearray(batch)
-        place(memoryview(placed), self.end_offset, LEADER_EPOCH)
+        assign_offsets(memoryview(placed), self.end_offset, LEADER_EPOCH)
         file = self.disk.open(self.path(self.bases[-1], LOG), create=True)
         file.pwrite(placed, file.size())
         file.close()
@@ -84,10 +84,12 @@ class LogOnDisk:
         if self.bases[-1] != self.end_offset:
             self.bases.append(self.end_offset)
 
-    def job(self, first_dirty_offset: int = 0, end_offset: int | None = None, **changes: Any) -> Job:
+    def job(
+        self, first_dirty_offset: int = 0, end_offset: int | None = None, **changes: Any
+    ) -> CompactionJob:
         end = self.bases[-1] if end_offset is None else end_offset
         bases = [base for base in self.bases[:-1] if base < end]
-        job = Job(
+        job = CompactionJob(
             folder=self.folder,
             segments=tuple(SegmentInput(base, self.disk.size(self.path(base, LOG))) for base in bases),
             first_dirty_offset=first_dirty_offset,
@@ -108,7 +110,7 @@ class LogOnDisk:
         """One pass, with every cleaned segment swapped in before the next is made."""
         return self.run(self.job(*args, **changes))
 
-    def run(self, job: Job) -> list[Event]:
+    def run(self, job: CompactionJob) -> list[Event]:
         events: list[Event] = []
         for event in clean(self.disk, job):
             events.append(event)

@@ -20,7 +20,7 @@ from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_story import Story, Written, check, remembered
 from support.wire.batches import produced
@@ -138,9 +138,7 @@ class Life:
             self._die(self.random.random() < 0.5)
 
     def _open(self) -> None:
-        self.folder = LogFolder(
-            FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8
-        )
+        self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
         self.folder.check_format()
         wanted = [Assigned(name, 0, story.topic_id, story.config) for name, story in self.stories.items()]
         for log, _ in self.loop.run_until_complete(self.folder.load(wanted, deleting=self.deleting)):

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flintmq.pipeline import load
-from flintmq.pipeline.runtime.runner import Outcome, run
+from flintmq.pipeline.runtime.runner import RunOutcome, run
 from support.broker.broker_process import clean_environment
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Example:
         text = (self.folder / "README.md").read_text()
         return [one.strip().splitlines() for one in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
 
-    def follow(self, block: int = 0) -> Outcome:
+    def follow(self, block: int = 0) -> RunOutcome:
         """A block of two commands: data is made, and the pipeline is run."""
         make, then = self.blocks[block]
         assert then == RUN

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 
 import flintmq.pipeline
 from flintmq.arrow.scan.offset_range import OffsetRange
-from flintmq.arrow.scan.options import SourceOptions, Topics
+from flintmq.arrow.scan.options import SourceOptions, TopicSelection
 from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.lake.tables.factory import Opened
-from flintmq.pipeline.runtime.runner import Outcome, RunOptions, run
+from flintmq.pipeline.runtime.runner import RunOptions, RunOutcome, run
 from flintmq.records.record import NewRecord
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def records_of(address: str, topic: str) -> list[Record]:
         places = [(topic, index) for index in sorted(view.partitions)]
         starts = offsets(client, places, EARLIEST)
         ends = offsets(client, places, LATEST, read_committed=True)
-    options = SourceOptions(bootstrap, Topics(), (), read_committed=True)
+    options = SourceOptions(bootstrap, TopicSelection(), (), read_committed=True)
     for place in places:
         if ends[place] <= starts[place]:
             continue
@@ -115,7 +115,7 @@ class Flow:
     def code(self, name: str, text: str) -> None:
         (self.folder / name).write_text(dedent(text))
 
-    def run(self, **options: Any) -> Outcome:
+    def run(self, **options: Any) -> RunOutcome:
         asked = RunOptions(once=True, **options)
         return run(self.spark, flintmq.pipeline.load(str(self.file)), options=asked)
 

@@ -28,7 +28,7 @@ def test_a_worker_settles_in_its_first_tasks_only(monkeypatch: pytest.MonkeyPatc
     counts = []
     for _ in range(4):
         kept: list[object] = [[] for _ in range(1000)]
-        worker_gc.settle()
+        worker_gc.freeze_imports()
         counts.append(gc.get_freeze_count())
         kept.clear()
     assert counts[0] > 1000
@@ -36,5 +36,5 @@ def test_a_worker_settles_in_its_first_tasks_only(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_processes_are_left_alone() -> None:
-    worker_gc.settle()
+    worker_gc.freeze_imports()
     assert gc.get_freeze_count() == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.client.batching import Batches, Sequences, size_of
+from flintmq.client.batching import RecordAccumulator, Sequences, size_of
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import NewRecord, build_batch
 
@@ -12,7 +12,7 @@ def record(value: bytes, key: bytes | None = None) -> NewRecord:
 
 
 def test_records_of_a_partition_leave_in_order_in_batches_up_to_the_bound() -> None:
-    batches = Batches(HEADER_SIZE + 3 * size_of(record(b"x" * 10)))
+    batches = RecordAccumulator(HEADER_SIZE + 3 * size_of(record(b"x" * 10)))
     for number in range(7):
         batches.add(0, record(b"%010d" % number))
     taken = [batches.take()[0] for _ in range(3)]
@@ -23,21 +23,21 @@ def test_records_of_a_partition_leave_in_order_in_batches_up_to_the_bound() -> N
 
 
 def test_partitions_are_taken_together_one_batch_each() -> None:
-    batches = Batches(1000)
+    batches = RecordAccumulator(1000)
     for partition in (2, 0, 2):
         batches.add(partition, record(b"v"))
     assert {partition: len(records) for partition, records in batches.take().items()} == {2: 2, 0: 1}
 
 
 def test_a_record_larger_than_a_batch_goes_alone() -> None:
-    batches = Batches(100)
+    batches = RecordAccumulator(100)
     for value in (b"a", b"b" * 500, b"c"):
         batches.add(0, record(value))
     assert [len(batches.take()[0]) for _ in range(3)] == [1, 1, 1]
 
 
 def test_what_is_put_back_is_taken_first_and_grows_no_more() -> None:
-    batches = Batches(1000)
+    batches = RecordAccumulator(1000)
     batches.add(0, record(b"first"))
     batches.add(0, record(b"second"))
     first, second = batches.take()[0]

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata import keys
-from flintmq.metadata.image import Delta
+from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.store import Put, Uncertain
 from flintmq.metadata.topics import NewTopic
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
@@ -35,7 +35,7 @@ def test_a_watch_that_breaks_is_told_and_leaves_nobody_waiting(
     told: list[BaseException] = []
     metadata._on_fatal = told.append
 
-    def break_down(delta: Delta) -> None:
+    def break_down(delta: ImageDelta) -> None:
         raise LookupError("a bug")
 
     metadata.subscribe(break_down)

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
-from flintmq.metadata.local_store import LocalStore
+from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.store import (
-    Change,
     Compacted,
-    Item,
     LeaseLost,
     MetadataStore,
-    Outcome,
     Put,
+    StoreChange,
+    StoreItem,
     TooLarge,
+    TxnOutcome,
     Unavailable,
 )
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 
-Open = Callable[[], Awaitable[LocalStore]]
+Open = Callable[[], Awaitable[LocalMetadataStore]]
 Run = Callable[[Callable[[Open], Coroutine[Any, Any, None]]], None]
 
 
@@ -35,7 +35,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     stores: list[MetadataStore] = []
 
     async def scene(scenario: Callable[[Open], Coroutine[Any, Any, None]], open_store: Open) -> None:
-        async def opened() -> LocalStore:
+        async def opened() -> LocalMetadataStore:
             store = await open_store()
             stores.append(store)
             return store
@@ -54,7 +54,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
             try:
                 await scene(
                     scenario,
-                    lambda: LocalStore.open(
+                    lambda: LocalMetadataStore.open(
                         f"{tmp_path}/metadata",
                         disk=RealDisk(),
                         clock=SystemClock(),
@@ -74,7 +74,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
             loop.run_until_complete(
                 scene(
                     scenario,
-                    lambda: LocalStore.open(
+                    lambda: LocalMetadataStore.open(
                         "data/metadata", disk=disk, clock=clock, timers=loop, executor=executor
                     ),
                 )
@@ -83,9 +83,9 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     return on_the_real_disk if request.param == "real disk" else on_the_simulated_disk
 
 
-async def take(changes: Any, count: int) -> list[Change]:
+async def take(changes: Any, count: int) -> list[StoreChange]:
     """The next `count` changes that are not mere progress."""
-    taken: list[Change] = []
+    taken: list[StoreChange] = []
     async for change in changes:
         if change.items:
             taken.append(change)
@@ -99,14 +99,14 @@ def test_a_transaction_writes_all_its_keys_in_the_next_revision(run: Run) -> Non
         store = await open_store()
         before = (await store.get("/t/")).revision
         outcome = await store.txn({"/t/a": 0}, {"/t/b": Put(b"2"), "/t/a": Put(b"1"), "/u": Put(b"")})
-        assert outcome == Outcome(True, before + 1)
+        assert outcome == TxnOutcome(True, before + 1)
         view = await store.get("/t/")
         assert view.revision == before + 1
         assert list(view.items.items()) == [
-            ("/t/a", Item(b"1", before + 1)),
-            ("/t/b", Item(b"2", before + 1)),
+            ("/t/a", StoreItem(b"1", before + 1)),
+            ("/t/b", StoreItem(b"2", before + 1)),
         ]
-        assert (await store.get("/u", stale=True)).items == {"/u": Item(b"", before + 1)}
+        assert (await store.get("/u", stale=True)).items == {"/u": StoreItem(b"", before + 1)}
 
     run(scenario)
 
@@ -117,14 +117,14 @@ def test_a_failed_expectation_changes_nothing_and_tells_what_is_there(run: Run) 
         first = await store.txn({}, {"/a": Put(b"1")})
         second = await store.txn({}, {"/b": Put(b"2")})
         refused = await store.txn({"/a": 0, "/b": second.revision, "/c": 0}, {"/a": Put(b"9"), "/b": None})
-        assert refused == Outcome(
+        assert refused == TxnOutcome(
             False,
             second.revision,
-            {"/a": Item(b"1", first.revision), "/b": Item(b"2", second.revision), "/c": None},
+            {"/a": StoreItem(b"1", first.revision), "/b": StoreItem(b"2", second.revision), "/c": None},
         )
         assert (await store.get("")).items == {
-            "/a": Item(b"1", first.revision),
-            "/b": Item(b"2", second.revision),
+            "/a": StoreItem(b"1", first.revision),
+            "/b": StoreItem(b"2", second.revision),
         }
         assert (await store.txn({"/a": first.revision}, {"/a": Put(b"3")})).committed
         assert not (await store.txn({"/a": first.revision}, {"/a": Put(b"4")})).committed
@@ -149,8 +149,8 @@ def test_what_changes_nothing_makes_no_revision(run: Run) -> None:
     async def scenario(open_store: Open) -> None:
         store = await open_store()
         made = await store.txn({}, {"/a": Put(b"1")})
-        assert await store.txn({"/a": made.revision}, {}) == Outcome(True, made.revision)
-        assert await store.txn({}, {"/none": None}) == Outcome(True, made.revision)
+        assert await store.txn({"/a": made.revision}, {}) == TxnOutcome(True, made.revision)
+        assert await store.txn({}, {"/none": None}) == TxnOutcome(True, made.revision)
         assert not (await store.txn({"/a": 0}, {"/a": None})).committed
         assert (await store.txn({}, {"/b": Put(b"2")})).revision == made.revision + 1
         same_value_again = await store.txn({}, {"/b": Put(b"2")})
@@ -166,7 +166,7 @@ def test_a_deleted_key_is_absent_and_can_be_made_again(run: Run) -> None:
         gone = await store.txn({"/a": made.revision}, {"/a": None})
         assert list((await store.get("")).items) == ["/b"]
         again = await store.txn({"/a": 0}, {"/a": Put(b"2")})
-        assert again == Outcome(True, gone.revision + 1)
+        assert again == TxnOutcome(True, gone.revision + 1)
 
     run(scenario)
 
@@ -180,9 +180,9 @@ def test_one_of_ten_racing_transactions_wins(run: Run) -> None:
         )
         winners = [runner for runner, outcome in enumerate(outcomes) if outcome.committed]
         assert len(winners) == 1
-        item = Item(b"%d" % winners[0], before + 1)
+        item = StoreItem(b"%d" % winners[0], before + 1)
         assert (await store.get("/race")).items == {"/race": item}
-        assert all(o == Outcome(False, before + 1, {"/race": item}) for o in outcomes if not o.committed)
+        assert all(o == TxnOutcome(False, before + 1, {"/race": item}) for o in outcomes if not o.committed)
 
     run(scenario)
 
@@ -198,7 +198,7 @@ def test_transactions_asked_for_together_are_decided_in_order(run: Run) -> None:
             store.txn({}, {"/none": None}),
         )
         assert [outcome.revision - before for outcome in outcomes] == [1, 2, 3, 3]
-        assert (await store.get("")).items == {"/a": Item(b"3", before + 3)}
+        assert (await store.get("")).items == {"/a": StoreItem(b"3", before + 3)}
 
     run(scenario)
 
@@ -215,9 +215,9 @@ def test_a_watch_sees_whole_revisions_in_order_without_gap_or_repeat(run: Run) -
             store.txn({}, {"/t/c": Put(b"4")}),
         )
         expected = [
-            Change(start + 1, {"/t/a": Item(b"1", start + 1), "/t/b": Item(b"2", start + 1)}),
-            Change(start + 3, {"/t/a": None, "/t/c": Item(b"3", start + 3)}),
-            Change(start + 4, {"/t/c": Item(b"4", start + 4)}),
+            StoreChange(start + 1, {"/t/a": StoreItem(b"1", start + 1), "/t/b": StoreItem(b"2", start + 1)}),
+            StoreChange(start + 3, {"/t/a": None, "/t/c": StoreItem(b"3", start + 3)}),
+            StoreChange(start + 4, {"/t/c": StoreItem(b"4", start + 4)}),
         ]
         assert await watching == expected
         assert await take(store.watch("/t/", after=start), 3) == expected
@@ -233,9 +233,9 @@ def test_a_watch_reports_progress_where_nothing_under_its_prefix_changed(run: Ru
         for value in (b"1", b"2"):
             await store.txn({}, {"/elsewhere": Put(value)})
         watch = store.watch("/t/", after=start)
-        assert await anext(watch) == Change(start + 2, {})
+        assert await anext(watch) == StoreChange(start + 2, {})
         await store.txn({}, {"/t/a": Put(b"")})
-        assert await anext(watch) == Change(start + 3, {"/t/a": Item(b"", start + 3)})
+        assert await anext(watch) == StoreChange(start + 3, {"/t/a": StoreItem(b"", start + 3)})
 
     run(scenario)
 
@@ -268,7 +268,7 @@ def test_get_and_watch_together_build_the_same_image(run: Run) -> None:
         writers = [asyncio.create_task(write(writer)) for writer in range(4)]
         await writers[0]
         view = await store.get("")
-        image: dict[str, Item] = dict(view.items)
+        image: dict[str, StoreItem] = dict(view.items)
         await asyncio.gather(*writers)
         final = await store.get("")
         seen = view.revision
@@ -317,14 +317,14 @@ def test_a_revoked_lease_takes_its_items_in_one_revision(run: Run) -> None:
         )
         await store.txn({}, {"/y": Put(b"now nobody's")})
         await store.txn({}, {"/w": Put(b"", lease.id)})
-        assert (await store.get("/x")).items["/x"] == Item(b"", made.revision, lease.id)
+        assert (await store.get("/x")).items["/x"] == StoreItem(b"", made.revision, lease.id)
         assert not lost.done()
         await lease.revoke()
         await lease.revoke()
         await lost
         head = (await store.get("")).revision
         assert head == made.revision + 3
-        assert await take(store.watch("", after=head - 1), 1) == [Change(head, {"/w": None, "/x": None})]
+        assert await take(store.watch("", after=head - 1), 1) == [StoreChange(head, {"/w": None, "/x": None})]
         assert list((await store.get("")).items) == ["/o", "/y", "/z"]
         await store.txn({}, {"/o": None})
         await other.revoke()
@@ -379,7 +379,7 @@ def test_leased_items_are_gone_after_a_restart_in_one_revision(run: Run) -> None
             store = await open_store()
             view = await store.get("")
             assert view.revision == made.revision + 1
-            assert view.items == {"/c": Item(b"stays", made.revision)}
+            assert view.items == {"/c": StoreItem(b"stays", made.revision)}
             with pytest.raises(LeaseLost):
                 await store.txn({}, {"/a": Put(b"", lease.id)})
             assert (await anext(store.watch("", after=made.revision))).items == {"/a": None, "/b": None}

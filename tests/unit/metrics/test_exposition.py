@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.metrics import BY_NAME, LATENCY_BOUNDS_S, METRICS, ApiCounters, Exposition, Kind, parse
+from flintmq.metrics import BY_NAME, LATENCY_BOUNDS_S, METRICS, ApiCounters, Exposition, MetricType, parse
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,7 +20,7 @@ def test_names_are_unique_and_say_what_they_count() -> None:
     assert len(BY_NAME) == len(METRICS)
     for metric in METRICS:
         assert metric.name.startswith(("flintmq_", "process_", "python_")), metric.name
-        assert (metric.kind is Kind.COUNTER) == metric.name.endswith("_total"), metric.name
+        assert (metric.kind is MetricType.COUNTER) == metric.name.endswith("_total"), metric.name
         assert metric.doc.endswith("."), metric.name
 
 

@@ -8,9 +8,9 @@ from crc32c import crc32c
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.batch import (
     BatchHeader,
+    assign_offsets,
     check_produced,
     crc_is_right,
-    place,
     read_header,
     set_append_time,
     set_create_time,
@@ -113,7 +113,7 @@ def test_a_count_that_compresses_extremely_well_is_believed(codec: Codec) -> Non
 
 def test_a_place_in_the_log_is_given_without_touching_the_crc() -> None:
     batch = produced(b"a")
-    place(memoryview(batch), 1 << 40, 77)
+    assign_offsets(memoryview(batch), 1 << 40, 77)
     header = read_header(batch)
     assert (header.base_offset, header.leader_epoch) == (1 << 40, 77)
     assert crc_is_right(memoryview(batch), header.crc)

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from flintmq.server.inbound_budget import NO_LIMIT, Budget
+from flintmq.server.inbound_budget import NO_LIMIT, InboundBudget
 
 
 class Owner:
     """Grows when it may, as a connection does."""
 
-    def __init__(self, budget: Budget, size: int = 0) -> None:
+    def __init__(self, budget: InboundBudget, size: int = 0) -> None:
         self.budget = budget
         self.size = size
         self.resumed = 0
@@ -27,7 +27,7 @@ class Owner:
 
 
 def test_growing_is_charged_by_the_difference_and_given_back_whole() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     owner = Owner(budget)
     assert owner.grow(40)
     assert owner.grow(90)
@@ -37,7 +37,7 @@ def test_growing_is_charged_by_the_difference_and_given_back_whole() -> None:
 
 
 def test_over_the_limit_one_may_finish_and_the_others_wait_until_it_has() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     first, second, third = Owner(budget), Owner(budget), Owner(budget)
     assert first.grow(60)
     assert second.grow(40)
@@ -57,7 +57,7 @@ def test_over_the_limit_one_may_finish_and_the_others_wait_until_it_has() -> Non
 
 
 def test_those_that_wait_go_on_when_there_is_room_again() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     large, favoured, waiting = Owner(budget), Owner(budget), Owner(budget)
     assert large.grow(90)
     assert favoured.grow(20)
@@ -68,7 +68,7 @@ def test_those_that_wait_go_on_when_there_is_room_again() -> None:
 
 
 def test_one_that_goes_while_it_waits_is_forgotten() -> None:
-    budget = Budget(10)
+    budget = InboundBudget(10)
     favoured, gone = Owner(budget), Owner(budget)
     assert favoured.grow(20)
     assert not gone.grow(20)
@@ -79,12 +79,12 @@ def test_one_that_goes_while_it_waits_is_forgotten() -> None:
 
 
 def test_minus_one_is_no_limit() -> None:
-    budget = Budget(NO_LIMIT)
+    budget = InboundBudget(NO_LIMIT)
     assert all(Owner(budget).grow(1 << 40) for _ in range(100))
 
 
 def test_a_buffer_that_is_kept_stays_charged_until_it_is_used_or_given_back() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     owner = Owner(budget)
     taken_back: list[Owner] = []
     assert owner.grow(60)
@@ -99,7 +99,7 @@ def test_a_buffer_that_is_kept_stays_charged_until_it_is_used_or_given_back() ->
 
 
 def test_buffers_that_are_only_kept_are_taken_back_before_anybody_waits() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     first, second, third = Owner(budget), Owner(budget), Owner(budget)
     taken_back: list[Owner] = []
     for owner in (first, second):
@@ -110,7 +110,7 @@ def test_buffers_that_are_only_kept_are_taken_back_before_anybody_waits() -> Non
 
 
 def test_nothing_is_kept_while_somebody_waits_or_the_limit_is_passed() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     favoured, waiting = Owner(budget), Owner(budget)
     taken_back: list[Owner] = []
     assert favoured.grow(150)
@@ -124,6 +124,6 @@ def test_nothing_is_kept_while_somebody_waits_or_the_limit_is_passed() -> None:
 
 
 def test_small_frames_have_nothing_to_keep() -> None:
-    budget = Budget(100)
+    budget = InboundBudget(100)
     budget.keep(Owner(budget), lambda: pytest.fail("nothing was charged"))
     assert budget.used == 0

@@ -7,15 +7,15 @@ import pytest
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.settings import (
     Alteration,
+    AlterOperation,
     BrokerConfig,
     BrokerValues,
-    Operation,
     alter_broker,
     alter_topic,
     replacement,
 )
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 
 def topic(current: dict[str, str], *alterations: tuple[str, int, str | None]) -> dict[str, str]:

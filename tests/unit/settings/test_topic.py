@@ -10,7 +10,7 @@ from flintmq.settings import (
     BrokerValues,
     ConfigEntry,
     ConfigSource,
-    Kind,
+    SettingKind,
     describe_broker,
     describe_broker_default,
     describe_topic,
@@ -89,7 +89,11 @@ def test_described_topic_lists_synonyms_from_strongest_to_weakest() -> None:
         dynamic={"log.retention.ms": "10"},
     )
     entry = only(describe_topic({"retention.ms": "5"}, values, ["retention.ms"]))
-    assert (entry.value, entry.source, entry.kind) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG, Kind.LONG)
+    assert (entry.value, entry.source, entry.kind) == (
+        "5",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        SettingKind.LONG,
+    )
     assert synonyms(entry) == [
         ("retention.ms", "5", 1),
         ("log.retention.ms", "10", 2),

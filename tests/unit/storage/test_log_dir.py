@@ -13,14 +13,14 @@ from flintmq.effects import read_file, write_plainly
 from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Isolation, Log
-from flintmq.storage.log_dir import Assigned, LogFolder
+from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_bench import NOW_MS, contents
 from support.wire.batches import append, produced
 
 CONFIG = TopicConfig(segment_bytes=400)
 OLD, NEW = bytes([1] * 16), bytes([2] * 16)
-Open = Callable[..., LogFolder]
+Open = Callable[..., LogDir]
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def open_folder(disk: SimulatedDisk) -> Iterator[Open]:
             *topics: tuple[str, bytes],
             deleting: frozenset[bytes] = frozenset(),
             on: SimulatedDisk = disk,
-        ) -> LogFolder:
-            folder = LogFolder(
+        ) -> LogDir:
+            folder = LogDir(
                 "data", disk=on, clock=loop.clock, executor=SimulatedExecutor(loop, 0), descriptors=64
             )
             folder.check_format()

@@ -9,7 +9,7 @@ import pytest
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import MAX_INT32, BatchHeader, read_header
 from flintmq.records.markers import Marker
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from support.log.log_bench import Bench
 from support.wire.batches import append, produced
 
@@ -27,14 +27,14 @@ def batch(sequence: int, *, count: int = 1, epoch: int = 0, time: int = 0, txn: 
     )
 
 
-def refused(producers: Producers, header: BatchHeader) -> ErrorCode:
+def refused(producers: ProducerState, header: BatchHeader) -> ErrorCode:
     with pytest.raises(RequestError) as error:
         producers.check(header)
     return error.value.code
 
 
-def with_batches(*batches: BatchHeader) -> Producers:
-    producers, offset = Producers(), 100
+def with_batches(*batches: BatchHeader) -> ProducerState:
+    producers, offset = ProducerState(), 100
     for header in batches:
         assert producers.check(header) is None
         producers.record(header, offset)
@@ -66,12 +66,12 @@ def test_sequences_wrap_to_zero() -> None:
     known = producers.check(batch(MAX_INT32, count=3))
     assert known is not None
     assert (known.first_sequence, known.last_sequence) == (MAX_INT32, 1)
-    again = Producers.decode(producers.encode())
+    again = ProducerState.decode(producers.encode())
     assert again.check(batch(MAX_INT32, count=3)) == known
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
-    assert Producers().check(batch(77)) is None
+    assert ProducerState().check(batch(77)) is None
 
 
 def test_a_newer_epoch_starts_at_zero_and_fences_the_older() -> None:
@@ -100,7 +100,7 @@ def test_an_idle_producer_is_forgotten_but_never_within_a_transaction() -> None:
 
 def test_a_snapshot_gives_back_every_remembered_batch() -> None:
     producers = with_batches(*(batch(n, time=1000 + n) for n in range(7)))
-    again = Producers.decode(producers.encode())
+    again = ProducerState.decode(producers.encode())
     assert [p.batches for p in again] == [p.batches for p in producers]
     assert [p.last_timestamp for p in again] == [1006]
     assert again.encode() == producers.encode()
@@ -109,7 +109,7 @@ def test_a_snapshot_gives_back_every_remembered_batch() -> None:
 def test_a_snapshot_keeps_open_transactions_and_producers_that_only_have_a_marker() -> None:
     producers = with_batches(batch(0, txn=True), batch(1, txn=True))
     producers.end_transaction(Marker(50, 3, 2, committed=True), timestamp=77)
-    again = Producers.decode(producers.encode())
+    again = ProducerState.decode(producers.encode())
     assert again.first_unstable_offset == 100
     assert [p.producer_id for p in again] == [9, 50]
     assert again.end_transaction(Marker(9, 0, 2, committed=True), 0) == 100
@@ -133,10 +133,10 @@ def test_a_damaged_snapshot_is_refused() -> None:
         damaged = bytearray(data)
         damaged[at] ^= 0x10
         with pytest.raises(CorruptionError):
-            Producers.decode(bytes(damaged))
+            ProducerState.decode(bytes(damaged))
     for size in range(len(data)):
         with pytest.raises(CorruptionError):
-            Producers.decode(data[:size])
+            ProducerState.decode(data[:size])
 
 
 # -- in a log

@@ -9,7 +9,7 @@ from flintmq.records.batch import BatchHeader, read_header
 from flintmq.records.markers import Marker
 from flintmq.storage import producer_state as producers_module
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
-from flintmq.storage.producer_state import EPOCH_MAX, Producers
+from flintmq.storage.producer_state import EPOCH_MAX, ProducerState
 from support.wire.batches import produced
 
 ID = 9
@@ -25,7 +25,7 @@ def marker(epoch: int, *, coordinator_epoch: int = 0, producer_id: int = ID) -> 
     return Marker(producer_id, epoch, coordinator_epoch, committed=True)
 
 
-def refusal(producers: Producers, one: Marker, *, bumps_epoch: bool) -> ErrorCode:
+def refusal(producers: ProducerState, one: Marker, *, bumps_epoch: bool) -> ErrorCode:
     try:
         producers.check_marker(one, bumps_epoch=bumps_epoch)
     except RequestError as error:
@@ -33,13 +33,13 @@ def refusal(producers: Producers, one: Marker, *, bumps_epoch: bool) -> ErrorCod
     return ErrorCode.NONE
 
 
-def with_open(epoch: int) -> Producers:
-    producers = Producers()
+def with_open(epoch: int) -> ProducerState:
+    producers = ProducerState()
     producers.record(batch(0, epoch=epoch), 100)
     return producers
 
 
-def with_ended(epoch: int, *, coordinator_epoch: int = 0) -> Producers:
+def with_ended(epoch: int, *, coordinator_epoch: int = 0) -> ProducerState:
     producers = with_open(epoch)
     assert producers.end_transaction(marker(epoch, coordinator_epoch=coordinator_epoch), 0) == 100
     return producers
@@ -82,7 +82,7 @@ def test_a_transaction_in_the_last_of_all_epochs_can_be_ended() -> None:
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 def test_a_producer_that_is_not_known_takes_any_marker(bumps_epoch: bool) -> None:
-    assert refusal(Producers(), marker(0), bumps_epoch=bumps_epoch) is NONE
+    assert refusal(ProducerState(), marker(0), bumps_epoch=bumps_epoch) is NONE
 
 
 def test_a_coordinator_that_was_replaced_is_fenced() -> None:
@@ -131,12 +131,12 @@ def test_a_batch_outside_the_open_transaction_is_refused() -> None:
 
 
 def test_a_snapshot_keeps_open_transactions_and_who_ended_the_others() -> None:
-    producers = Producers()
+    producers = ProducerState()
     producers.record(batch(0, epoch=5, producer_id=1), 100)
     producers.record(batch(0, epoch=5, producer_id=2), 101)
     producers.record(batch(1, epoch=5, producer_id=1), 102)
     producers.end_transaction(marker(6, coordinator_epoch=4, producer_id=2), 7)
-    again = Producers.decode(producers.encode())
+    again = ProducerState.decode(producers.encode())
     assert again.encode() == producers.encode()
     assert again.first_unstable_offset == 100
     assert again.has_open(1, 5)
@@ -147,9 +147,9 @@ def test_a_snapshot_keeps_open_transactions_and_who_ended_the_others() -> None:
 
 
 def test_a_snapshot_keeps_the_open_transaction_of_one_that_only_coordinators_wrote_for() -> None:
-    producers = Producers()
+    producers = ProducerState()
     producers.record(batch(-1, epoch=5), 100)
-    again = Producers.decode(producers.encode())
+    again = ProducerState.decode(producers.encode())
     assert again.encode() == producers.encode()
     assert again.first_unstable_offset == 100
     assert refusal(again, marker(6), bumps_epoch=True) is NONE
@@ -162,7 +162,7 @@ def test_a_snapshot_keeps_the_open_transaction_of_one_that_only_coordinators_wro
 
 def test_producers_known_by_their_markers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 3)
-    producers = Producers()
+    producers = ProducerState()
     producers.record(batch(0, epoch=0, producer_id=1), 100)
     for producer_id in range(2, 7):
         producers.end_transaction(marker(0, producer_id=producer_id), 0)
@@ -173,7 +173,7 @@ def test_one_whose_transaction_was_just_ended_is_not_the_next_to_be_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 2)
-    producers = Producers()
+    producers = ProducerState()
     for producer_id in (1, 2):
         producers.record(batch(0, epoch=0, producer_id=producer_id), 100 + producer_id)
     for producer_id in (2, 1):

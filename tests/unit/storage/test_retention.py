@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flintmq.records.batch import read_header
-from flintmq.storage.retention import Reason, expired
+from flintmq.storage.retention import RetentionReason, expired
 from support.log.log_bench import NOW_MS, Bench
 from support.wire.batches import append, produced
 
@@ -30,7 +30,12 @@ def test_whole_segments_go_when_their_newest_record_is_too_old() -> None:
     bench = log_of(3 * HOUR, 2 * HOUR, HOUR // 2, 0, retention_ms=HOUR)
     found = expired(bench.log, NOW_MS)
     assert found is not None
-    assert (found.start_offset, found.segments, found.reason, found.needs_roll) == (2, 2, Reason.AGE, False)
+    assert (found.start_offset, found.segments, found.reason, found.needs_roll) == (
+        2,
+        2,
+        RetentionReason.AGE,
+        False,
+    )
     assert found.size == sum(segment.size for segment in bench.log.segments[:2])
 
 
@@ -91,7 +96,7 @@ def test_segments_go_as_long_as_the_wanted_size_is_left() -> None:
         bench.log.config = Bench(retention_ms=-1, retention_bytes=limit).log.config
         found = expired(bench.log, NOW_MS)
         assert (found.segments if found else 0) == gone, limit
-        assert found is None or found.reason is Reason.SIZE
+        assert found is None or found.reason is RetentionReason.SIZE
 
 
 def test_the_active_segment_never_goes_by_size() -> None:

@@ -23,7 +23,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class HealthReason:
     name: str
     detail: str
     blocks: bool
@@ -42,36 +42,36 @@ class Condition:
     metadata_failure: str | None = None
 
 
-def reasons_against(condition: Condition) -> list[Reason]:
+def reasons_against(condition: Condition) -> list[HealthReason]:
     """Empty if all is well."""
     reasons = []
     phase = condition.phase
     if phase is Phase.STARTING:
-        reasons.append(Reason("starting", "The data folder and the metadata are being opened.", True))
+        reasons.append(HealthReason("starting", "The data folder and the metadata are being opened.", True))
     elif phase is Phase.RECOVERING:
         words = f"{condition.logs_opened} of {condition.logs_assigned} logs are open."
-        reasons.append(Reason("recovering", words, True))
+        reasons.append(HealthReason("recovering", words, True))
     elif phase is Phase.STOPPING:
-        reasons.append(Reason("stopping", "What is under way is finished, nothing new is taken.", True))
+        reasons.append(HealthReason("stopping", "What is under way is finished, nothing new is taken.", True))
     if condition.metadata_failure is not None:
-        reasons.append(Reason("metadata_failed", condition.metadata_failure, True))
+        reasons.append(HealthReason("metadata_failed", condition.metadata_failure, True))
     offline = condition.logs_offline
     if offline:
         names = ", ".join(offline[:_NAMES_MAX]) + (", …" if len(offline) > _NAMES_MAX else "")
         # With none left to serve there is no reason to come here.
         blocks = phase is Phase.RUNNING and len(offline) == condition.logs_opened
-        reasons.append(Reason("log_offline", f"{len(offline)} logs serve nothing: {names}", blocks))
+        reasons.append(HealthReason("log_offline", f"{len(offline)} logs serve nothing: {names}", blocks))
     free, total = condition.disk_free_bytes, condition.disk_total_bytes
     if total and free < total * DISK_FREE_RATIO_MIN:
-        reasons.append(Reason("disk_nearly_full", f"{free} of {total} bytes are free.", False))
+        reasons.append(HealthReason("disk_nearly_full", f"{free} of {total} bytes are free.", False))
     return reasons
 
 
-def is_ready(reasons: Sequence[Reason]) -> bool:
+def is_ready(reasons: Sequence[HealthReason]) -> bool:
     return not any(reason.blocks for reason in reasons)
 
 
-def status_of(reasons: Sequence[Reason]) -> str:
+def status_of(reasons: Sequence[HealthReason]) -> str:
     if not reasons:
         return "ready"
     return "degraded" if is_ready(reasons) else "not ready"

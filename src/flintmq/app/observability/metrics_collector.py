@@ -17,18 +17,18 @@ from typing import TypeVar
 from flintmq import __version__
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.loop_delay import LoopDelay
-from flintmq.app.observability.process_metrics import ProcessFigures, read_process
+from flintmq.app.observability.process_metrics import ProcessMetrics, read_process
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.errors import ErrorCode
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
-from flintmq.partitions.local_partitions import Partitions
-from flintmq.partitions.maintenance.scheduler import Upkeep
-from flintmq.server.closed_connections import Refusal
+from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery.log_loader import Recovery
@@ -44,12 +44,16 @@ _UNKNOWN = ("unknown", "")
 _BUDGET_MAX = 1 << 60
 _OUT_OF_ORDER = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 _PARTITION = BY_NAME["flintmq_log_size_bytes"]
-_LASTING_STATES = tuple(state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE))
+_LASTING_STATES = tuple(
+    state
+    for state in TransactionState
+    if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
+)
 """Those that an id can be found in."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class MetricsSources:
     """What there is of the broker so far: it can be looked at from the first moment on."""
 
     config: BrokerConfig
@@ -57,10 +61,10 @@ class Parts:
     began: float
     """By the monotonic clock."""
     phase: Phase = Phase.STARTING
-    metadata: Metadata | None = None
+    metadata: ClusterMetadata | None = None
     metadata_failure: str | None = None
-    partitions: Partitions | None = None
-    upkeep: Upkeep | None = None
+    partitions: LocalPartitions | None = None
+    upkeep: MaintenanceScheduler | None = None
     transactions: TransactionCoordinator | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
@@ -78,10 +82,10 @@ class Parts:
         return [one.log.name for one in self.partitions or () if one.log.offline is not None]
 
 
-class Collector:
+class MetricsCollector:
     def __init__(
         self,
-        parts: Parts,
+        parts: MetricsSources,
         counters: Counters,
         *,
         clock: Clock,
@@ -115,7 +119,7 @@ class Collector:
             await self._add_partitions(out)
             return b"".join([piece.encode() async for piece in self._sliced(out.text())])
 
-    def _measure(self) -> tuple[tuple[int, int], ProcessFigures]:
+    def _measure(self) -> tuple[tuple[int, int], ProcessMetrics]:
         return self._disk.usage(self._parts.path), read_process()
 
     async def _sliced(self, items: Iterable[T]) -> AsyncIterator[T]:
@@ -146,7 +150,7 @@ class Collector:
             out.add("flintmq_recovery_segments_scanned_total", parts.segments_scanned)
             out.add("flintmq_recovery_cut_bytes_total", parts.bytes_cut)
 
-    def _add_process(self, out: Exposition, figures: ProcessFigures) -> None:
+    def _add_process(self, out: Exposition, figures: ProcessMetrics) -> None:
         uptime_s = self._clock.monotonic() - self._parts.began
         out.add("process_cpu_seconds_total", round(figures.cpu_seconds, 3))
         out.add("process_resident_memory_bytes", figures.resident_bytes)
@@ -190,7 +194,7 @@ class Collector:
     async def _add_connections(self, out: Exposition) -> None:
         counters, server = self._counters.connections, self._parts.server
         out.add("flintmq_connections_total", counters.accepted)
-        for kind in Refusal:
+        for kind in CloseReason:
             out.add("flintmq_connections_refused_total", counters.refused[kind.value], kind.value)
         if server is None:
             return
@@ -223,11 +227,11 @@ class Collector:
         if coordinator is None:
             return
         out.add("flintmq_transaction_markers_waiting", coordinator.markers_waiting)
-        states: Counter[State] = Counter()
+        states: Counter[TransactionState] = Counter()
         now_ms = oldest_ms = self._clock.now_ms()
         async for one in self._sliced(_transactions_of(coordinator)):
             states[one.state] += 1
-            if one.state is State.ONGOING or one.is_decided:
+            if one.state is TransactionState.ONGOING or one.is_decided:
                 oldest_ms = min(oldest_ms, one.start_ms)
         for state in _LASTING_STATES:
             out.add("flintmq_transactional_ids", states[state], state.title)

@@ -14,7 +14,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessFigures:
+class ProcessMetrics:
     cpu_seconds: float
     resident_bytes: int
     virtual_bytes: int
@@ -24,10 +24,10 @@ class ProcessFigures:
     threads: int
 
 
-def read_process() -> ProcessFigures:
+def read_process() -> ProcessMetrics:
     times = os.times()
     virtual, resident = _memory()
-    return ProcessFigures(
+    return ProcessMetrics(
         cpu_seconds=times.user + times.system,
         resident_bytes=resident,
         virtual_bytes=virtual,

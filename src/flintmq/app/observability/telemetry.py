@@ -12,9 +12,9 @@ import platform
 from typing import Any
 
 from flintmq import KAFKA_VERSION, __version__
-from flintmq.app.observability.health import Condition, Reason, is_ready, reasons_against, status_of
+from flintmq.app.observability.health import Condition, HealthReason, is_ready, reasons_against, status_of
 from flintmq.app.observability.loop_delay import LoopDelay
-from flintmq.app.observability.metrics_collector import Collector, Parts
+from flintmq.app.observability.metrics_collector import MetricsCollector, MetricsSources
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.http.request import Page
 from flintmq.http.server import HttpServer, PortTaken, json_page
@@ -38,13 +38,13 @@ class Telemetry:
         executor: Executor,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.parts = Parts(config=loaded.broker, path=path, began=clock.monotonic())
+        self.parts = MetricsSources(config=loaded.broker, path=path, began=clock.monotonic())
         self._loaded = loaded
         self._clock = clock
         self._disk = disk
         self._executor = executor
         self._loop_delay = LoopDelay(timers=loop, clock=clock)
-        self._collector = Collector(
+        self._collector = MetricsCollector(
             self.parts, counters, clock=clock, disk=disk, executor=executor, loop_delay=self._loop_delay
         )
         self._server: HttpServer | None = None
@@ -104,7 +104,7 @@ class Telemetry:
         }
         return json_page(body, 200 if is_ready(reasons) else 503)
 
-    async def _reasons(self) -> list[Reason]:
+    async def _reasons(self) -> list[HealthReason]:
         parts = self.parts
         total, free = await self._executor.run(self._disk.usage, parts.path)
         metadata, partitions = parts.metadata, parts.partitions

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.codec.fields import Strings
 from flintmq.arrow.codec.headers import Headers
-from flintmq.arrow.codec.varints import Flags, Payload
+from flintmq.arrow.codec.varints import Flags, VarintPayload
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 HEADERS: Final = pa.list_(HEADER)
@@ -24,7 +24,7 @@ TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
-def binary(payload: Payload, strings: Strings) -> Any:
+def binary(payload: VarintPayload, strings: Strings) -> Any:
     count = len(strings.nulls)
     if strings.nulls.all():
         return pa.nulls(count, pa.binary())
@@ -53,7 +53,7 @@ def text(content: Any) -> Any:
         return pa.array([one.decode("utf-8", "replace") for one in content.to_pylist()], pa.string())
 
 
-def headers(payload: Payload, counts: npt.NDArray[np.int64], found: Headers) -> Any:
+def headers(payload: VarintPayload, counts: npt.NDArray[np.int64], found: Headers) -> Any:
     """A list for each record; null if it has no header, as in Spark's Kafka source."""
     entries = pa.StructArray.from_arrays(
         [text(binary(payload, found.keys)), binary(payload, found.values)], fields=list(HEADER)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Payload, Places
+from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Places, VarintPayload
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import (
     CODEC_MASK,
@@ -59,7 +59,7 @@ _HEADER: Final = np.dtype(
 )
 
 
-class Source(NamedTuple):
+class BatchSource(NamedTuple):
     """Where the bytes come from, for whoever has to be told that they are damaged."""
 
     topic: str
@@ -69,10 +69,10 @@ class Source(NamedTuple):
         return CorruptionError(f"{self.topic}-{self.partition}: the batch at offset {offset} {why}")
 
 
-class Batches:
+class ScannedBatches:
     """Whole batches of the data, each a row of every column."""
 
-    def __init__(self, data: memoryview, source: Source, positions: Places, headers: Headers) -> None:
+    def __init__(self, data: memoryview, source: BatchSource, positions: Places, headers: Headers) -> None:
         self.data = data
         self.source = source
         self.positions = positions
@@ -118,8 +118,8 @@ class Batches:
 
 
 def scan(
-    data: memoryview, source: Source, *, end_offset: int | None, check_crc: bool
-) -> tuple[Batches, bool]:
+    data: memoryview, source: BatchSource, *, end_offset: int | None, check_crc: bool
+) -> tuple[ScannedBatches, bool]:
     """The whole batches that begin below `end_offset`, and whether others follow them."""
     positions, has_garbage = _positions(data)
     # A header for every byte of the data, each overlapping the next.
@@ -128,12 +128,12 @@ def scan(
     count = len(headers)
     if end_offset is not None and (beyond := headers["base_offset"] >= end_offset).any():
         count = int(beyond.argmax())
-    batches = Batches(data, source, positions[:count], headers[:count])
+    batches = ScannedBatches(data, source, positions[:count], headers[:count])
     others_follow = count < len(headers)
     if check_crc:
         batches.check_crcs()
     # Of those behind the range as well: a damaged base offset may look like the first of them.
-    (Batches(data, source, positions, headers) if others_follow else batches).check_order()
+    (ScannedBatches(data, source, positions, headers) if others_follow else batches).check_order()
     if has_garbage and not others_follow:
         expected = int(batches.last_offsets[-1]) + 1 if count else 0
         raise CorruptionError(
@@ -143,10 +143,10 @@ def scan(
     return batches, others_follow
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Batches whose records become one Arrow batch: where each one's payload is, and what its header says."""
 
-    payload: Payload
+    payload: VarintPayload
     starts: Places
     ends: Places
     counts: Numbers
@@ -159,7 +159,9 @@ class Part(NamedTuple):
     is_last: bool
 
 
-def parts_of(batches: Batches, chosen: Places, *, bytes_max: int, rows_max: int) -> Iterator[Part]:
+def parts_of(
+    batches: ScannedBatches, chosen: Places, *, bytes_max: int, rows_max: int
+) -> Iterator[BatchPart]:
     """The chosen batches, unpacked, in parts that end with the batch that fills them."""
     first = 0
     unpacked: dict[int, bytes | memoryview] = {}
@@ -203,18 +205,20 @@ def _positions(data: memoryview) -> tuple[Places, bool]:
     return np.array(positions, np.int64), has_garbage
 
 
-def _unpacked(batches: Batches, batch: int) -> bytes | memoryview:
+def _unpacked(batches: ScannedBatches, batch: int) -> bytes | memoryview:
     try:
         return payload_of(batches.whole(batch), limit=UNPACKED_BYTES_MAX)
     except RequestError as error:
         raise batches.damage(batch, f"cannot be unpacked: {error}") from error
 
 
-def _part(batches: Batches, chosen: Places, unpacked: dict[int, bytes | memoryview], is_last: bool) -> Part:
+def _part(
+    batches: ScannedBatches, chosen: Places, unpacked: dict[int, bytes | memoryview], is_last: bool
+) -> BatchPart:
     """`unpacked` are the payloads of those that were compressed."""
     starts, ends = batches.positions[chosen] + HEADER_SIZE, batches.ends[chosen]
     if not unpacked:
-        payload = Payload(batches.data)
+        payload = VarintPayload(batches.data)
     else:
         places = zip(chosen.tolist(), starts.tolist(), ends.tolist(), strict=True)
         pieces = [
@@ -224,8 +228,8 @@ def _part(batches: Batches, chosen: Places, unpacked: dict[int, bytes | memoryvi
         ends = np.cumsum(sizes)
         starts = ends - sizes
         # Words are read up to the last byte.
-        payload = Payload(b"".join((*pieces, bytes(WORD_SIZE))))
-    return Part(
+        payload = VarintPayload(b"".join((*pieces, bytes(WORD_SIZE))))
+    return BatchPart(
         payload=payload,
         starts=starts,
         ends=ends,

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from flintmq.arrow.codec.batches import ROWS_MAX, Batches, Source, parts_of, scan
-from flintmq.arrow.codec.table import COLUMNS, Table, schema_of
+from flintmq.arrow.codec.batches import ROWS_MAX, BatchSource, ScannedBatches, parts_of, scan
+from flintmq.arrow.codec.table import COLUMNS, RecordTable, schema_of
 from flintmq.arrow.codec.varints import Flags
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import CONTROL, TRANSACTIONAL, read_header
 from flintmq.records.compression import Buffer
-from flintmq.records.read_committed import Committed
+from flintmq.records.read_committed import ReadCommittedFilter
 
-__all__ = ["COLUMNS", "Committed", "Decoded", "decode", "decode_in_parts", "schema_of"]
+__all__ = ["COLUMNS", "DecodedRecords", "ReadCommittedFilter", "decode", "decode_in_parts", "schema_of"]
 
 DATA_BYTES_MAX: Final = 1 << 30
 """What is decoded at once, unpacked: with one batch more, Arrow's offsets of 32 bits still reach it."""
@@ -34,7 +34,7 @@ PART_ROWS: Final = 1 << 20
 """A part's usual bounds: more is for the JVM or for memory to suffer from."""
 
 
-class Decoded(NamedTuple):
+class DecodedRecords(NamedTuple):
     batch: pa.RecordBatch
     next_offset: int
     """Behind the last whole batch, or where the range ends if that comes first."""
@@ -48,9 +48,9 @@ def decode(
     columns: Sequence[str] = COLUMNS,
     start_offset: int = 0,
     end_offset: int | None = None,
-    committed: Committed | None = None,
+    committed: ReadCommittedFilter | None = None,
     check_crc: bool = True,
-) -> Decoded:
+) -> DecodedRecords:
     """All of `data` at once: ValueError if that unpacks to too much for one Arrow batch.
 
     A batch that is cut off at the end is left out. `committed` must be shown all data once, in order.
@@ -84,11 +84,11 @@ def decode_in_parts(
     columns: Sequence[str] = COLUMNS,
     start_offset: int = 0,
     end_offset: int | None = None,
-    committed: Committed | None = None,
+    committed: ReadCommittedFilter | None = None,
     check_crc: bool = True,
     part_bytes: int = PART_BYTES,
     part_rows: int = PART_ROWS,
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedRecords]:
     """As `decode`, in Arrow batches of bounded size, at least one: well compressed data may unpack to anything.
 
     A part ends after the batch that fills it. The last one's `next_offset` is that of the whole.
@@ -99,20 +99,20 @@ def decode_in_parts(
             f"{topic}-{partition}: {len(view)} bytes are too many to decode at once; "
             f"give up to {DATA_BYTES_MAX} at a time."
         )
-    source = Source(topic, partition)
-    table = Table(source, columns, start_offset=start_offset, end_offset=end_offset)
+    source = BatchSource(topic, partition)
+    table = RecordTable(source, columns, start_offset=start_offset, end_offset=end_offset)
     batches, others_follow = scan(view, source, end_offset=end_offset, check_crc=check_crc)
     next_offset = max(start_offset, int(batches.last_offsets[-1]) + 1 if len(batches) else 0)
     if end_offset is not None and (others_follow or next_offset > end_offset):
         next_offset = max(start_offset, end_offset)
     chosen = np.flatnonzero(_shown(batches, committed) & (batches.last_offsets >= start_offset))
     if not len(chosen):
-        yield Decoded(table.no_rows(), next_offset)
+        yield DecodedRecords(table.no_rows(), next_offset)
     for part in parts_of(batches, chosen, bytes_max=part_bytes, rows_max=part_rows):
-        yield Decoded(table.rows_of(part), next_offset if part.is_last else part.next_offset)
+        yield DecodedRecords(table.rows_of(part), next_offset if part.is_last else part.next_offset)
 
 
-def _shown(batches: Batches, committed: Committed | None) -> Flags:
+def _shown(batches: ScannedBatches, committed: ReadCommittedFilter | None) -> Flags:
     """The batches that hold records which count."""
     shown: Flags = (batches.attributes & CONTROL) == 0
     if committed is not None:

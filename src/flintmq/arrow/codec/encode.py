@@ -59,7 +59,7 @@ class Rows:
         )
 
 
-class Payload(NamedTuple):
+class EncodedPayload(NamedTuple):
     """The records of one batch, not compressed."""
 
     destination: int
@@ -70,7 +70,7 @@ class Payload(NamedTuple):
     max_timestamp_ms: int | None = None
 
 
-def encode(rows: Rows, destinations: Destinations, *, batch_bytes: int) -> Iterator[Payload]:
+def encode(rows: Rows, destinations: Destinations, *, batch_bytes: int) -> Iterator[EncodedPayload]:
     """Each row goes to the destination of the same place. Batches of one destination come in their order."""
     if not len(rows):
         return
@@ -93,7 +93,7 @@ def encode(rows: Rows, destinations: Destinations, *, batch_bytes: int) -> Itera
     deltas = None if times is None else times - np.repeat(times[starts], counts)
     records, ends = _join(rows, key_sizes, value_sizes, contents, offsets, deltas, headers)
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        payload = Payload(int(destinations[start]), count, records[ends[start] : ends[start + count]])
+        payload = EncodedPayload(int(destinations[start]), count, records[ends[start] : ends[start + count]])
         if times is not None:
             newest = int(times[start : start + count].max())
             payload = payload._replace(first_timestamp_ms=int(times[start]), max_timestamp_ms=newest)

@@ -19,8 +19,8 @@ from flintmq.arrow.codec.varints import (
     WORD_SIZE,
     BadRow,
     Flags,
-    Payload,
     Places,
+    VarintPayload,
     Words,
     first_varints,
     refuse,
@@ -60,7 +60,7 @@ class Strings:
 class Fields:
     """The columns. Without contents, keys, values and headers are not there, and were not looked at."""
 
-    def __init__(self, payload: Payload, spans: Spans, *, with_contents: bool) -> None:
+    def __init__(self, payload: VarintPayload, spans: Spans, *, with_contents: bool) -> None:
         count = len(spans.begins)
         contents = count if with_contents else 0
         self.timestamp_deltas: npt.NDArray[np.int64] = np.empty(count, np.int64)
@@ -89,7 +89,9 @@ class Fields:
             self.header_counts = self.header_counts[rows]
             self.header_places = self.header_places[rows]
 
-    def _read(self, payload: Payload, rows: slice, begins: Places, ends: Places, with_contents: bool) -> None:
+    def _read(
+        self, payload: VarintPayload, rows: slice, begins: Places, ends: Places, with_contents: bool
+    ) -> None:
         length, timestamp_delta, offset_delta, key_length, place = _heads(payload, begins)
         refuse(((length | offset_delta) & 1) != 0)  # negative
         self.timestamp_deltas[rows] = signed(timestamp_delta)
@@ -117,7 +119,7 @@ class Fields:
         self.header_places[rows] = place
 
 
-def _heads(payload: Payload, begins: Places) -> tuple[Words, Words, Words, Words, Places]:
+def _heads(payload: VarintPayload, begins: Places) -> tuple[Words, Words, Words, Words, Places]:
     """Length, timestamp delta, offset delta and key length of each record, and the places behind that."""
     words = payload.words_at(begins)
     length, used = first_varints(words)
@@ -137,7 +139,7 @@ def _heads(payload: Payload, begins: Places) -> tuple[Words, Words, Words, Words
     return length, timestamp_delta, offset_delta, key_length, place
 
 
-def _pairs(payload: Payload, places: Places, *, between: int, bits: int) -> tuple[Words, Words, Places]:
+def _pairs(payload: VarintPayload, places: Places, *, between: int, bits: int) -> tuple[Words, Words, Places]:
     """Two numbers that follow each other, with so many bytes between them, and the places behind them.
 
     The first has up to 32 bits, the second up to `bits`.

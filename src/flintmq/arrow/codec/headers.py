@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flintmq.arrow.codec.fields import Strings
-from flintmq.arrow.codec.varints import BadRow, Payload, Places, refuse
+from flintmq.arrow.codec.varints import BadRow, Places, VarintPayload, refuse
 from flintmq.records.record import read_varint
 
 # A step costs much the same for one record as for hundreds: below this a walk one by one is cheaper.
@@ -25,7 +25,9 @@ _LANES_MIN: Final = 16
 class Headers:
     """All headers, in the order of their records."""
 
-    def __init__(self, payload: Payload, places: Places, ends: Places, counts: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self, payload: VarintPayload, places: Places, ends: Places, counts: npt.NDArray[np.int64]
+    ) -> None:
         """`places` are of the records' first headers. Counts were held against the room in a record."""
         total = int(counts.sum())
         self.keys = Strings(total)
@@ -48,14 +50,14 @@ class Headers:
         except BadRow as bad:
             raise BadRow(int(records[bad.row])) from None
 
-    def _step(self, payload: Payload, rows: Places, places: Places) -> Places:
+    def _step(self, payload: VarintPayload, rows: Places, places: Places) -> Places:
         lengths, places = payload.varints_at(places, bits=32)
         refuse((lengths & 1) != 0)  # null or negative
         places = self.keys.fill(rows, places, lengths)
         lengths, places = payload.varints_at(places, bits=32)
         return self.values.fill(rows, places, lengths)
 
-    def _walk(self, payload: Payload, place: int, stop: int, row: int, count: int) -> bool:
+    def _walk(self, payload: VarintPayload, place: int, stop: int, row: int, count: int) -> bool:
         """The rest of one record's headers; False if they are not exactly what is there."""
         data = payload.bytes[place:stop].tobytes()
         position = 0

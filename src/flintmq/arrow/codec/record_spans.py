@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from flintmq.arrow.codec import record_ends
-from flintmq.arrow.codec.varints import BadRow, Payload, Places, refuse
+from flintmq.arrow.codec.varints import BadRow, Places, VarintPayload, refuse
 from flintmq.records.batch import RECORD_SIZE_MIN
 
 # A step costs much the same for one batch as for hundreds: below this a walk one by one is cheaper.
@@ -30,7 +30,7 @@ class Spans(NamedTuple):
     ends: Places
 
 
-def walk(payload: Payload, starts: Places, ends: Places, counts: Places) -> Spans:
+def walk(payload: VarintPayload, starts: Places, ends: Places, counts: Places) -> Spans:
     """The records of the batches whose payloads are between `starts` and `ends`; BadRow names a batch."""
     refuse((counts * RECORD_SIZE_MIN > ends - starts) | ((counts == 0) & (starts != ends)))
     # The longest first: those that have a record left are always the first ones.
@@ -58,7 +58,7 @@ def walk(payload: Payload, starts: Places, ends: Places, counts: Places) -> Span
     return _spans(found, starts, ends, counts)
 
 
-def _step(payload: Payload, places: Places) -> Places:
+def _step(payload: VarintPayload, places: Places) -> Places:
     """Behind one record of every lane. One that leaves its batch is found at the end, for there is no way back."""
     data = payload.bytes
     try:

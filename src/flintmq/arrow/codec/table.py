@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from flintmq.arrow.codec import arrays
-from flintmq.arrow.codec.batches import ROWS_MAX, Part, Source
+from flintmq.arrow.codec.batches import ROWS_MAX, BatchPart, BatchSource
 from flintmq.arrow.codec.fields import Fields
 from flintmq.arrow.codec.headers import Headers
 from flintmq.arrow.codec.record_spans import walk
@@ -45,11 +45,11 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, _TYPES[name]) for name in columns])
 
 
-class Table:
+class RecordTable:
     """The columns and the range that are wanted of a partition."""
 
     def __init__(
-        self, source: Source, columns: Sequence[str], *, start_offset: int, end_offset: int | None
+        self, source: BatchSource, columns: Sequence[str], *, start_offset: int, end_offset: int | None
     ) -> None:
         self.source = source
         self.schema = schema_of(columns)
@@ -61,7 +61,7 @@ class Table:
         # Not from a list: that would import pandas, if it is there.
         return pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in self.schema], schema=self.schema)
 
-    def rows_of(self, part: Part) -> pa.RecordBatch:
+    def rows_of(self, part: BatchPart) -> pa.RecordBatch:
         try:
             spans = walk(part.payload, part.starts, part.ends, part.counts)
         except BadRow as bad:
@@ -84,7 +84,7 @@ class Table:
             ) from None
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _check_headers(self, part: Part, fields: Fields) -> None:
+    def _check_headers(self, part: BatchPart, fields: Fields) -> None:
         """Tiny headers take far more memory as columns than as bytes: no batch may have very many."""
         if "headers" not in self.schema.names or not fields.header_counts.any():
             return
@@ -115,7 +115,7 @@ class Table:
 class _Rows(NamedTuple):
     """The records that are in the range."""
 
-    part: Part
+    part: BatchPart
     fields: Fields
     offsets: Numbers
     batch_of: Numbers

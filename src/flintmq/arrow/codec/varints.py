@@ -53,7 +53,7 @@ def refuse(bad: Flags) -> None:
         raise BadRow(int(bad.argmax()))
 
 
-class Payload:
+class VarintPayload:
     """Bytes that are read at many places at once: at least eight."""
 
     def __init__(self, data: Buffer) -> None:

@@ -12,7 +12,7 @@ Knows neither topics nor Spark nor tables. Needs pyarrow, and fastavro or protob
 for a decoder imports this.
 """
 
-from flintmq.arrow.formats.decoder import Decoded, Decoder, NewSchemas, RowError, SchemaError
+from flintmq.arrow.formats.decoder import DecodedValues, Decoder, NewSchemas, RowError, SchemaError
 from flintmq.arrow.formats.open_decoder import open_decoder
 
-__all__ = ["Decoded", "Decoder", "NewSchemas", "RowError", "SchemaError", "open_decoder"]
+__all__ = ["DecodedValues", "Decoder", "NewSchemas", "RowError", "SchemaError", "open_decoder"]

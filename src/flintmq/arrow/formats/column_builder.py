@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from flintmq.arrow.formats.decoder import Decoded, RowError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, RowError, Values
 
 Convert = Callable[[Any], Any]
 
@@ -125,22 +125,24 @@ class MapOf:
         return dense if len(there) == len(values) else _spread(dense, values)
 
 
-def build(shape: Struct, objects: Sequence[Any]) -> Decoded:
+def build(shape: Struct, objects: Sequence[Any]) -> DecodedValues:
     """A row for each object; None is a null row."""
     try:
-        return Decoded(shape.array(objects), [])
+        return DecodedValues(shape.array(objects), [])
     except REFUSALS as why:
         if len(objects) < 2:
-            return Decoded(pa.nulls(len(objects), shape.type), [RowError(0, _said(why))] if objects else [])
+            return DecodedValues(
+                pa.nulls(len(objects), shape.type), [RowError(0, _said(why))] if objects else []
+            )
     half = len(objects) // 2
     first, second = build(shape, objects[:half]), build(shape, objects[half:])
     errors = first.errors + [RowError(half + row, message) for row, message in second.errors]
-    return Decoded(pa.concat_arrays([first.rows, second.rows]), errors)
+    return DecodedValues(pa.concat_arrays([first.rows, second.rows]), errors)
 
 
 def decode_each(
     shape: Struct, values: Values, read: Convert, refusals: tuple[type[Exception], ...]
-) -> Decoded:
+) -> DecodedValues:
     """`read` makes an object of one value's bytes; `refusals` are what it raises if they are bad."""
     objects: list[Any] = []
     errors: list[RowError] = []
@@ -154,7 +156,7 @@ def decode_each(
                     errors.append(RowError(len(objects), _said(why)))
             objects.append(one)
         built = build(shape, objects)
-    return Decoded(built.rows, sorted(errors + built.errors))
+    return DecodedValues(built.rows, sorted(errors + built.errors))
 
 
 @contextmanager

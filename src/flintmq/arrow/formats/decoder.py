@@ -45,7 +45,7 @@ class RowError(NamedTuple):
     message: str
 
 
-class Decoded(NamedTuple):
+class DecodedValues(NamedTuple):
     rows: pa.StructArray
     """As many as there were values, of the decoder's schema."""
     errors: list[RowError]
@@ -59,4 +59,4 @@ class Decoder(Protocol):
     def schema(self) -> pa.Schema:
         """Every column may be null."""
 
-    def decode(self, values: Values) -> Decoded: ...
+    def decode(self, values: Values) -> DecodedValues: ...

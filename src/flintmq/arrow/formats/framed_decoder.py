@@ -18,18 +18,23 @@ import numpy as np
 import pyarrow as pa
 
 from flintmq.arrow.formats.avro.decoder import AvroDecoder
-from flintmq.arrow.formats.decoder import Decoded, Decoder, NewSchemas, RowError, SchemaError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, Decoder, NewSchemas, RowError, SchemaError, Values
 from flintmq.arrow.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
 from flintmq.arrow.formats.json import schema as json_schema
 from flintmq.arrow.formats.json.decoder import JsonDecoder
 from flintmq.arrow.formats.protobuf.framed_decoder import IndexedDecoder
 from flintmq.arrow.formats.schema_merge import conform, fits, unify
-from flintmq.arrow.formats.schema_registry import Kind, Registered, Schemas
+from flintmq.arrow.formats.schema_registry import Registered, Schemas, SchemaType
 
 
 class FramedDecoder:
     def __init__(
-        self, schemas: Schemas, ids: Iterable[int], *, kind: Kind | None = None, message: str | None = None
+        self,
+        schemas: Schemas,
+        ids: Iterable[int],
+        *,
+        kind: SchemaType | None = None,
+        message: str | None = None,
     ) -> None:
         """`kind`: what all must be, if it matters; `message`: which one Protobuf's values are, if not the first."""
         self._schemas = schemas
@@ -58,7 +63,7 @@ class FramedDecoder:
             self._schemas, (*self._ids, *sorted(set(ids))), kind=self._kind, message=self._message
         )
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         values = _one_array(values)
         ids = ids_of(values)
         there = [int(one) for one in np.unique(ids)]
@@ -87,7 +92,7 @@ class FramedDecoder:
             ]
         together = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
         in_order = together if len(parts) <= 1 else together.take(pa.array(places))
-        return Decoded(in_order, sorted(errors))
+        return DecodedValues(in_order, sorted(errors))
 
     def _check_columns(self, decoders: Mapping[int, Decoder | None]) -> None:
         new = [
@@ -111,9 +116,9 @@ class FramedDecoder:
                 f"The schema {schema_id} is {found.kind}, not {self._kind}. Say {found.kind} for these records"
             )
         try:
-            if found.kind is Kind.AVRO:
+            if found.kind is SchemaType.AVRO:
                 return AvroDecoder(found.text, found.references)
-            if found.kind is Kind.JSON:
+            if found.kind is SchemaType.JSON:
                 return JsonDecoder(json_schema.parse(found.text, found.references))
             return IndexedDecoder(found.text, found.references, message=self._message)
         except SchemaError as why:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from flintmq.arrow.formats import ddl
 from flintmq.arrow.formats.decoder import Decoder, SchemaError
 from flintmq.arrow.formats.json import schema as json_schema
-from flintmq.arrow.formats.schema_registry import HttpSchemas, Kind, SchemaFolder
+from flintmq.arrow.formats.schema_registry import HttpSchemas, SchemaFolder, SchemaType
 
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -44,10 +44,10 @@ def open_decoder(
     and of the schemas `ids`.
     """
     try:
-        what = Kind(kind)
+        what = SchemaType(kind)
     except ValueError:
-        raise SchemaError(f"The format {kind} is not known; there are {', '.join(Kind)}") from None
-    if message is not None and what is not Kind.PROTOBUF:
+        raise SchemaError(f"The format {kind} is not known; there are {', '.join(SchemaType)}") from None
+    if message is not None and what is not SchemaType.PROTOBUF:
         raise SchemaError("A message is named only for protobuf")
     if registry is not None:
         if schema is not None or schema_file is not None:
@@ -61,11 +61,11 @@ def open_decoder(
         raise SchemaError(
             f"Values in {what} need exactly one schema: the schema itself, a file, or a registry"
         )
-    if what is Kind.PROTOBUF:
+    if what is SchemaType.PROTOBUF:
         return _protobuf(schema, schema_file, message)
     if schema_file is not None:
         schema = _text(_read(schema_file), schema_file)
-    if what is Kind.AVRO:
+    if what is SchemaType.AVRO:
         from flintmq.arrow.formats.avro.decoder import AvroDecoder
 
         return AvroDecoder(_text(schema, "the schema"))
@@ -77,7 +77,7 @@ def open_decoder(
 
 
 def _framed(
-    kind: Kind, registry: str, *, subject: str | None, ids: Iterable[int], message: str | None
+    kind: SchemaType, registry: str, *, subject: str | None, ids: Iterable[int], message: str | None
 ) -> Decoder:
     from flintmq.arrow.formats.framed_decoder import FramedDecoder
 

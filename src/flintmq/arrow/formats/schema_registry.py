@@ -37,14 +37,14 @@ class RegistryError(FlintError):
     """The registry cannot be asked, or answers nonsense."""
 
 
-class Kind(StrEnum):
+class SchemaType(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
 
 
 class Registered(NamedTuple):
-    kind: Kind
+    kind: SchemaType
     text: str
     references: dict[str, str]
     """Texts of other schemas by the names that this one has for them, each after those that it refers to."""
@@ -173,7 +173,11 @@ class SchemaFolder:
     path: str
 
     def by_id(self, schema_id: int) -> Registered | None:
-        for suffix, kind in ((".avsc", Kind.AVRO), (".json", Kind.JSON), (".proto", Kind.PROTOBUF)):
+        for suffix, kind in (
+            (".avsc", SchemaType.AVRO),
+            (".json", SchemaType.JSON),
+            (".proto", SchemaType.PROTOBUF),
+        ):
             try:
                 with open(os.path.join(self.path, f"{schema_id}{suffix}"), encoding="utf-8") as file:
                     return Registered(kind, file.read(), {})
@@ -215,9 +219,9 @@ def _member(answer: Any, name: str) -> Any:
     return answer[name]
 
 
-def _kind(answer: Any) -> Kind:
+def _kind(answer: Any) -> SchemaType:
     named = str(answer.get("schemaType") or "AVRO").lower()
     try:
-        return Kind(named)
+        return SchemaType(named)
     except ValueError:
         raise SchemaError(f"The registry has a schema of the type {named}, which is not read here") from None

@@ -54,7 +54,7 @@ class Segments(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicSelection:
     """What is read: named topics, topics of a pattern, or partitions. Exactly one of them."""
 
     names: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Topics:
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     bootstrap: tuple[Address, ...]
-    topics: Topics
+    topics: TopicSelection
     columns: tuple[str, ...]
     starting: Bound | None = None
     """None: the default, which is not the same for a stream."""
@@ -194,24 +194,24 @@ class _Given:
         return value
 
 
-def _topics(given: _Given) -> Topics:
+def _topics(given: _Given) -> TopicSelection:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if given.get(name)]
     if len(ways) != 1:
         said = f"not {' and '.join(ways)} together" if ways else "none is given"
         raise ConfigurationError(f"name what to read by one of subscribe, subscribePattern or assign; {said}")
     value = given.required(ways[0])
     if ways[0] == "assign":
-        return Topics(partitions=parse_assignment(value, what="assign"))
+        return TopicSelection(partitions=parse_assignment(value, what="assign"))
     if ways[0] == "subscribe":
         names = dict.fromkeys(name.strip() for name in value.split(",") if name.strip())
         if not names:
             raise ConfigurationError("subscribe takes names of topics, separated by commas")
-        return Topics(names=tuple(names))
+        return TopicSelection(names=tuple(names))
     try:
         re.compile(value)
     except re.error as error:
         raise ConfigurationError(f"subscribePattern is not a regular expression: {error}") from None
-    return Topics(pattern=value)
+    return TopicSelection(pattern=value)
 
 
 def _columns(given: _Given) -> tuple[str, ...]:

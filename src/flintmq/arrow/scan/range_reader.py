@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from flintmq.arrow.cluster_client import client_of
-from flintmq.arrow.codec.decode import Committed, Decoded, decode_in_parts
+from flintmq.arrow.codec.decode import DecodedRecords, ReadCommittedFilter, decode_in_parts
 from flintmq.arrow.scan.data_loss import report_loss, span
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
@@ -138,7 +138,7 @@ def decoded_parts(
     options: SourceOptions,
     *,
     aborted: Iterable[tuple[int, int]],
-) -> Iterator[Decoded]:
+) -> Iterator[DecodedRecords]:
     """The rows of the range among the data. `aborted` are all transactions that are and have records in it."""
     return decode_in_parts(
         data,
@@ -147,7 +147,7 @@ def decoded_parts(
         columns=columns,
         start_offset=wanted.start,
         end_offset=wanted.end,
-        committed=Committed(aborted) if options.read_committed else None,
+        committed=ReadCommittedFilter(aborted) if options.read_committed else None,
         check_crc=options.check_crc,
         part_bytes=_DECODED_BYTES_MAX,
         part_rows=_DECODED_ROWS_MAX,

@@ -37,7 +37,7 @@ class Unusable(FlintError):
     """This segment cannot be read from its file, or not from here on; the message says why."""
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     data: memoryview
     """Whole batches."""
     base_offset: int
@@ -64,7 +64,7 @@ def open_segment(segment: SegmentFile, topic_id: bytes) -> File:
     raise Unusable(f"{segment.path} has {size} bytes, not {segment.size}: it was replaced")
 
 
-def pieces(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterator[Piece]:
+def pieces(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterator[SegmentPiece]:
     """The batches that hold the offsets from `start` on and below `end`, and a few around them."""
     position = _start_position(file, segment, start)
     while position < segment.size:
@@ -76,7 +76,7 @@ def pieces(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterato
         position += len(piece.data)
 
 
-def _piece(file: File, segment: SegmentFile, position: int) -> Piece:
+def _piece(file: File, segment: SegmentFile, position: int) -> SegmentPiece:
     """About PIECE_BYTES, at least one batch."""
     left = segment.size - position
     data = _read(file, segment, position, min(PIECE_BYTES, left))
@@ -86,7 +86,7 @@ def _piece(file: File, segment: SegmentFile, position: int) -> Piece:
         whole = whole_part(data)
     if not whole.size:
         raise Unusable(f"{segment.path} holds something else than a batch at byte {position}")
-    return Piece(data[: whole.size], read_header(data).base_offset, whole.next_offset)
+    return SegmentPiece(data[: whole.size], read_header(data).base_offset, whole.next_offset)
 
 
 def _read(file: File, segment: SegmentFile, position: int, size: int) -> memoryview:

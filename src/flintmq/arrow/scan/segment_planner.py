@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from flintmq.arrow.scan.offset_range import TASKS_MAX, OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
 from flintmq.arrow.scan.segment_file import Unusable, open_segment
-from flintmq.client.admin.segments import AbortedTransaction, PartitionFiles, SegmentFile, describe_segments
+from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile, describe_segments
 from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NotFlintMQ
@@ -36,7 +36,7 @@ class FileTask(NamedTuple):
 
     wanted: OffsetRange
     segments: tuple[SegmentFile, ...]
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[AbortedRange, ...]
 
 
 Task = OffsetRange | FileTask

@@ -18,9 +18,9 @@ import pyarrow as pa
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
 from flintmq.arrow.scan.range_reader import bounded, decoded_parts, read_range
-from flintmq.arrow.scan.segment_file import Piece, Unusable, open_segment, pieces
+from flintmq.arrow.scan.segment_file import SegmentPiece, Unusable, open_segment, pieces
 from flintmq.arrow.scan.segment_planner import FileTask, Task
-from flintmq.arrow.worker_gc import settle
+from flintmq.arrow.worker_gc import freeze_imports
 from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File
 from flintmq.errors import CorruptionError
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_task(task: Task, columns: Sequence[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    settle()
+    freeze_imports()
     if isinstance(task, OffsetRange):
         return read_range(task, columns, options)
     return _TaskReader(task, columns, options).batches()
@@ -81,7 +81,7 @@ class _TaskReader:
             # Nothing may be at the end: compaction and markers leave gaps.
             self._position = end
 
-    def _decoded(self, piece: Piece, end: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, piece: SegmentPiece, end: int) -> Iterator[pa.RecordBatch]:
         parts = decoded_parts(
             piece.data,
             self._wanted._replace(start=self._position, end=end),

@@ -19,8 +19,8 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from flintmq.arrow.write.ledger import Entry, Ledger
-from flintmq.arrow.write.transaction_outcomes import Fate, Verdict, fates_of, judge
+from flintmq.arrow.write.ledger import Ledger, LedgerEntry
+from flintmq.arrow.write.transaction_outcomes import BatchVerdict, TransactionOutcome, judge, outcomes_of
 from flintmq.client.admin.transactions import list_transactions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import OpenedTransaction, begin, describe, end, longest_timeout_ms
@@ -73,13 +73,13 @@ class ExactlyOnce:
             )
         return entry.covers(batch) and (entry.finished or self._holds(entry))
 
-    def _holds(self, entry: Entry) -> bool:
+    def _holds(self, entry: LedgerEntry) -> bool:
         """Whether a decision that is not finished can still be carried out; if it cannot, it is voided."""
         fates = self._fates(entry.transactions)
         verdict = judge(fates.values())
-        if verdict is Verdict.COMMIT:
+        if verdict is BatchVerdict.COMMIT:
             return True
-        if verdict is Verdict.TORN:
+        if verdict is BatchVerdict.TORN:
             # Another task may have voided the decision since it was read here, and taken one of its ids by now.
             if self._ledger.last(entry.query) == entry._replace(is_void=True):
                 return False
@@ -117,26 +117,26 @@ class ExactlyOnce:
         if not opened:
             return
         self._check_open(query, batch, opened)
-        entry = Entry(query, batch, uuid4().hex, tuple(opened))
+        entry = LedgerEntry(query, batch, uuid4().hex, tuple(opened))
         self._ledger.write(entry)
         self._carry_out(entry, opened)
         self._fence_others(query)
 
-    def _finish(self, entry: Entry, batch: int) -> None:
+    def _finish(self, entry: LedgerEntry, batch: int) -> None:
         """A decision of an earlier run: carry out what is left of it."""
         if entry.finished or entry.batch > batch:
             return
         fates = self._fates(entry.transactions)
-        if judge(fates.values()) is not Verdict.COMMIT:
+        if judge(fates.values()) is not BatchVerdict.COMMIT:
             raise _torn(entry, fates)
-        self._carry_out(entry, [one for one, fate in fates.items() if fate is Fate.OPEN])
+        self._carry_out(entry, [one for one, fate in fates.items() if fate is TransactionOutcome.OPEN])
         self._fence_others(entry.query)
 
-    def _carry_out(self, entry: Entry, opened: Sequence[OpenedTransaction]) -> None:
+    def _carry_out(self, entry: LedgerEntry, opened: Sequence[OpenedTransaction]) -> None:
         refused = end(self._client, opened, committed=True)
         if refused:
             fates = self._fates(entry.transactions)
-            if judge(fates.values()) is not Verdict.COMMIT:
+            if judge(fates.values()) is not BatchVerdict.COMMIT:
                 raise _torn(entry, fates)
             raise WriteError(
                 f"batch {entry.batch} of {entry.query} is decided and could not be finished: "
@@ -147,8 +147,8 @@ class ExactlyOnce:
     def _check_open(self, query: str, batch: int, opened: Sequence[OpenedTransaction]) -> None:
         """Before the decision: after it, one that is lost tears the batch."""
         described = describe(self._client, [one.id for one in opened])
-        fates = fates_of(opened, described)
-        if any(fate is not Fate.OPEN for fate in fates.values()):
+        fates = outcomes_of(opened, described)
+        if any(fate is not TransactionOutcome.OPEN for fate in fates.values()):
             raise WriteError(
                 f"batch {batch} of {query} took too long, or was run twice at a time: {_counted(fates)}; nothing of "
                 "it is visible. Start the query again; if it happens again make its batches smaller "
@@ -181,8 +181,10 @@ class ExactlyOnce:
 
     # ---- both
 
-    def _fates(self, transactions: Sequence[OpenedTransaction]) -> dict[OpenedTransaction, Fate]:
-        return fates_of(transactions, describe(self._client, [one.id for one in transactions]))
+    def _fates(
+        self, transactions: Sequence[OpenedTransaction]
+    ) -> dict[OpenedTransaction, TransactionOutcome]:
+        return outcomes_of(transactions, describe(self._client, [one.id for one in transactions]))
 
     def _abort(self, transactions: Sequence[OpenedTransaction]) -> None:
         for transaction, error in end(self._client, transactions, committed=False).items():
@@ -202,13 +204,17 @@ class ExactlyOnce:
             logger.warning("what lost attempts of %s have left open stays so for now: %s", query, error)
 
 
-def _counted(fates: dict[OpenedTransaction, Fate]) -> str:
-    counts = {fate: sum(1 for one in fates.values() if one is fate) for fate in Fate}
+def _counted(fates: dict[OpenedTransaction, TransactionOutcome]) -> str:
+    counts = {fate: sum(1 for one in fates.values() if one is fate) for fate in TransactionOutcome}
     return ", ".join(f"{count} {fate.value}" for fate, count in counts.items() if count) + " transactions"
 
 
-def _torn(entry: Entry, fates: dict[OpenedTransaction, Fate]) -> WriteError:
-    lost: Collection[str] = [one.id for one, fate in fates.items() if fate in (Fate.ABORTED, Fate.UNKNOWN)]
+def _torn(entry: LedgerEntry, fates: dict[OpenedTransaction, TransactionOutcome]) -> WriteError:
+    lost: Collection[str] = [
+        one.id
+        for one, fate in fates.items()
+        if fate in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN)
+    ]
     named = ", ".join(sorted(lost)[:_NAMED_MAX]) + (", …" if len(lost) > _NAMED_MAX else "")
     return WriteError(
         f"batch {entry.batch} of {entry.query} is torn: {_counted(fates)}. It was decided, and the broker gave up "

@@ -40,7 +40,7 @@ _SETTINGS: Final = {
 }
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """The last that the ledger says of a query."""
 
     query: str
@@ -70,7 +70,7 @@ class Ledger:
 
     # ---- reading
 
-    def last(self, query: str) -> Entry | None:
+    def last(self, query: str) -> LedgerEntry | None:
         """What holds now. The newest records are read first."""
         try:
             topic = self._client.topic(self._topic)
@@ -113,10 +113,10 @@ class Ledger:
 
     # ---- writing
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: LedgerEntry) -> None:
         self._append(entry.query.encode(), encode_entry(entry))
 
-    def void(self, entry: Entry) -> None:
+    def void(self, entry: LedgerEntry) -> None:
         self._append(_void_key(entry.query), entry.decision.encode())
 
     def _append(self, key: bytes, value: bytes) -> None:
@@ -142,7 +142,7 @@ def _void_key(query: str) -> bytes:
     return f"{query}/void".encode()
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LedgerEntry) -> bytes:
     document: dict[str, Any] = {"version": VERSION, "batch": entry.batch, "decision": entry.decision}
     if entry.finished:
         document["finished"] = True
@@ -151,7 +151,7 @@ def encode_entry(entry: Entry) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def decode_entry(query: str, value: bytes) -> Entry:
+def decode_entry(query: str, value: bytes) -> LedgerEntry:
     try:
         document = json.loads(value)
         if document["version"] != VERSION:
@@ -159,7 +159,7 @@ def decode_entry(query: str, value: bytes) -> Entry:
                 f"the ledger's entry of {query} is of version {document['version']}: a newer FlintMQ wrote it; "
                 "use that one"
             )
-        return Entry(
+        return LedgerEntry(
             query,
             int(document["batch"]),
             str(document["decision"]),

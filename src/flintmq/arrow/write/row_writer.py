@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flintmq.arrow.codec.encode import Payload, Rows, content_sizes, encode
+from flintmq.arrow.codec.encode import EncodedPayload, Rows, content_sizes, encode
 from flintmq.arrow.codec.partitioner import NO_KEY, Spread, partitions_of_keys
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.admin.topics import TopicPartition, describe_topic_settings
-from flintmq.client.batch_producer import RawProducer, Records
+from flintmq.client.batch_producer import BatchProducer, Records
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.errors import ConfigurationError
 from flintmq.records.batch import HEADER_SIZE
@@ -68,7 +68,7 @@ class _Topic:
 
 class RowWriter:
     def __init__(
-        self, client: ClusterClient, producer: RawProducer, options: SinkOptions, *, first_partition: int
+        self, client: ClusterClient, producer: BatchProducer, options: SinkOptions, *, first_partition: int
     ) -> None:
         self.row_count = 0
         self._client = client
@@ -129,8 +129,8 @@ class RowWriter:
         destinations = topic.destinations(rows, given)
         self._send_rounds(encode(rows, destinations, batch_bytes=topic.batch_bytes))
 
-    def _send_rounds(self, payloads: Iterable[Payload]) -> None:
-        waiting: dict[int, deque[Payload]] = {}
+    def _send_rounds(self, payloads: Iterable[EncodedPayload]) -> None:
+        waiting: dict[int, deque[EncodedPayload]] = {}
         for payload in payloads:
             waiting.setdefault(payload.destination, deque()).append(payload)
         now_ms = self._client.clock.now_ms()

@@ -22,14 +22,14 @@ _COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
 _ABORTED: Final = ("PrepareAbort", "CompleteAbort")
 
 
-class Fate(Enum):
+class TransactionOutcome(Enum):
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     COMMIT = "commit"
     """What is open is to be committed; it may be nothing any more."""
     REWRITE = "rewrite"
@@ -38,30 +38,30 @@ class Verdict(Enum):
     """A part is committed and a part is lost, or nobody can tell."""
 
 
-def fate_of(transaction: OpenedTransaction, described: DescribedTransaction | None) -> Fate:
+def outcome_of(transaction: OpenedTransaction, described: DescribedTransaction | None) -> TransactionOutcome:
     if described is None or described.producer_id != transaction.producer_id:
-        return Fate.UNKNOWN
+        return TransactionOutcome.UNKNOWN
     if described.state == "Ongoing" and described.epoch == transaction.epoch:
-        return Fate.OPEN
+        return TransactionOutcome.OPEN
     # Its end bumps the epoch by one. One that is further on belongs to whoever took the id since.
     if described.epoch == transaction.epoch + 1:
         if described.state in _COMMITTED:
-            return Fate.COMMITTED
+            return TransactionOutcome.COMMITTED
         if described.state in _ABORTED:
-            return Fate.ABORTED
-    return Fate.UNKNOWN
+            return TransactionOutcome.ABORTED
+    return TransactionOutcome.UNKNOWN
 
 
-def fates_of(
+def outcomes_of(
     transactions: Iterable[OpenedTransaction], described: Mapping[str, DescribedTransaction]
-) -> dict[OpenedTransaction, Fate]:
-    return {one: fate_of(one, described.get(one.id)) for one in transactions}
+) -> dict[OpenedTransaction, TransactionOutcome]:
+    return {one: outcome_of(one, described.get(one.id)) for one in transactions}
 
 
-def judge(fates: Collection[Fate]) -> Verdict:
-    lost = any(fate in (Fate.ABORTED, Fate.UNKNOWN) for fate in fates)
+def judge(fates: Collection[TransactionOutcome]) -> BatchVerdict:
+    lost = any(fate in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN) for fate in fates)
     if not lost:
-        return Verdict.COMMIT
-    if any(fate in (Fate.COMMITTED, Fate.UNKNOWN) for fate in fates):
-        return Verdict.TORN
-    return Verdict.REWRITE
+        return BatchVerdict.COMMIT
+    if any(fate in (TransactionOutcome.COMMITTED, TransactionOutcome.UNKNOWN) for fate in fates):
+        return BatchVerdict.TORN
+    return BatchVerdict.REWRITE

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from flintmq.arrow.worker_gc import settle
+from flintmq.arrow.worker_gc import freeze_imports
 from flintmq.arrow.write.exactly_once import ExactlyOnce, Written
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Task(NamedTuple):
+class WriteTask(NamedTuple):
     partition: int
     attempt: int
     """How often the same partition was begun before, in this run."""
 
 
-def write_at_least_once(options: SinkOptions, task: Task, batches: Iterable[pa.RecordBatch]) -> int:
+def write_at_least_once(options: SinkOptions, task: WriteTask, batches: Iterable[pa.RecordBatch]) -> int:
     """The number of rows, which are in the log."""
     with _client(options) as client:
         return _write_rows(client, options, task, batches, None)
 
 
 def write_once(
-    options: SinkOptions, query: str, batch: int, task: Task, batches: Iterable[pa.RecordBatch]
+    options: SinkOptions, query: str, batch: int, task: WriteTask, batches: Iterable[pa.RecordBatch]
 ) -> Written:
     """The rows are in the log, in a transaction that the driver is to end; or the batch was decided before."""
     with _client(options) as client:
@@ -77,15 +77,17 @@ def abort(options: SinkOptions, results: Sequence[Written]) -> None:
 def _write_rows(
     client: ClusterClient,
     options: SinkOptions,
-    task: Task,
+    task: WriteTask,
     batches: Iterable[pa.RecordBatch],
     transaction: OpenedTransaction | None,
 ) -> int:
     from flintmq.arrow.write.row_writer import RowWriter
-    from flintmq.client.batch_producer import RawProducer
+    from flintmq.client.batch_producer import BatchProducer
 
-    settle()
-    producer = RawProducer(client, codec=options.codec, transaction=transaction, attempts=_attempts(options))
+    freeze_imports()
+    producer = BatchProducer(
+        client, codec=options.codec, transaction=transaction, attempts=_attempts(options)
+    )
     writer = RowWriter(client, producer, options, first_partition=task.partition)
     for batch in batches:
         writer.write(batch)

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flintmq.broker.fetch_sessions import FetchContext, Wanted
+from flintmq.broker.fetch_sessions import FetchContext, FetchPartition
 from flintmq.broker.request import Request
-from flintmq.broker.responses import finish_answer, start_answer
+from flintmq.broker.responses import finish_response, start_response
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import end_of_epoch
@@ -60,10 +60,10 @@ class _Fetch:
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
         self._min_bytes = min(message.min_bytes, self._max_bytes)
-        self._results: dict[Wanted, Fetched] = {}
+        self._results: dict[FetchPartition, Fetched] = {}
         self._urgent = False
         self._arrived = 0
-        self._parked: dict[Partition, list[Wanted]] = {}
+        self._parked: dict[Partition, list[FetchPartition]] = {}
         self._changed: dict[Partition, None] = {}
         self._timer: Timer | None = None
 
@@ -84,7 +84,7 @@ class _Fetch:
 
     # ---- reading
 
-    def _read(self, wanted: list[Wanted]) -> int:
+    def _read(self, wanted: list[FetchPartition]) -> int:
         """Read these partitions anew; the size of all that is found, theirs and the others'."""
         for one in wanted:
             self._results.pop(one, None)
@@ -97,7 +97,7 @@ class _Fetch:
                 self._urgent = True
         return size
 
-    def _read_one(self, wanted: Wanted, budget: int, *, at_least_one: bool) -> Fetched:
+    def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> Fetched:
         partition = self._services.partitions.get(wanted.topic, wanted.partition)
         if partition is None:
             if (
@@ -140,7 +140,7 @@ class _Fetch:
         )
 
     @staticmethod
-    def _divergence(partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
+    def _divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
         """KIP-595: a reader whose last epoch ended elsewhere must go back."""
         if wanted.last_fetched_epoch < 0:
             return None
@@ -229,14 +229,14 @@ class _Fetch:
         if context.error:
             request.failed(context.error)
         pieces = encode_response(
-            start_answer(request),
+            start_response(request),
             request.version,
             throttle_ms=0,
             error_code=context.error,
             session_id=context.session_id,
             topics=topics,
         )
-        finish_answer(pieces[0], size_of(pieces))  # type: ignore[arg-type]
+        finish_response(pieces[0], size_of(pieces))  # type: ignore[arg-type]
         return pieces
 
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Pieces, Request
-from flintmq.broker.responses import finish_answer, reason_of, start_answer
-from flintmq.broker.transaction_verification import Admission
+from flintmq.broker.responses import finish_response, reason_of, start_response
+from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
 from flintmq.metadata.topics import NewTopic
@@ -40,7 +40,7 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
     admission = None
     is_simple = _is_simple(message, services)
     if is_simple and message.transactional_id is not None:
-        admission = Admission(message, request.version, services)
+        admission = TransactionVerification(message, request.version, services)
     if is_simple and (admission is None or admission.is_known):
         _Produce(request, message.acks, message.timeout_ms, admission).run(message, services)
         return None
@@ -80,7 +80,9 @@ class _Produce:
         "_waiting",
     )
 
-    def __init__(self, request: Request, acks: int, timeout_ms: int, admission: Admission | None) -> None:
+    def __init__(
+        self, request: Request, acks: int, timeout_ms: int, admission: TransactionVerification | None
+    ) -> None:
         self._request = request
         self._admission = admission
         self._acks = acks
@@ -140,7 +142,7 @@ class _Produce:
             for topic, _ in message.topics:
                 with suppress(FlintError, OSError):  # told for each partition when it is tried again below
                     await _create_if_missing(services, topic)
-            self._admission = Admission(message, self._request.version, services)
+            self._admission = TransactionVerification(message, self._request.version, services)
         await self._admission.known()
 
     def _refusal(self, message: ProduceRequest) -> RequestError | None:
@@ -247,9 +249,9 @@ class _Produce:
         return Produced(index, code, error_message=message, record_errors=faults)
 
     def _pieces(self) -> Pieces:
-        out = start_answer(self._request)
+        out = start_response(self._request)
         encode_response(out, self._request.version, self._answers, 0)
-        finish_answer(out, len(out))
+        finish_response(out, len(out))
         return [out]
 
 

@@ -30,12 +30,12 @@ _NO_SESSION = -1
 _RECORD_OVERHEAD = 12
 
 
-class Batch(NamedTuple):
+class BenchBatch(NamedTuple):
     data: bytes
     record_count: int
 
 
-def make_batch(*, record_bytes: int, batch_bytes: int, codec: Codec, now_ms: int) -> Batch:
+def make_batch(*, record_bytes: int, batch_bytes: int, codec: Codec, now_ms: int) -> BenchBatch:
     """As many records as fit in `batch_bytes` before compression, one at least."""
     count = max(1, (batch_bytes - HEADER_SIZE) // (record_bytes + _RECORD_OVERHEAD))
     # Text that a codec finds something in, as in what people send, and that differs from record to record.
@@ -44,7 +44,7 @@ def make_batch(*, record_bytes: int, batch_bytes: int, codec: Codec, now_ms: int
         (None, words[at * 7 % 32 :][:record_bytes].ljust(record_bytes, b"."), now_ms, ())
         for at in range(count)
     ]
-    return Batch(build_batch(records, codec=codec), count)
+    return BenchBatch(build_batch(records, codec=codec), count)
 
 
 @dataclass(slots=True)
@@ -78,7 +78,9 @@ class Loads:
         self._acks = acks
         self._partitions = sorted(client.topic(topic).partitions)
 
-    def write(self, batch: Batch, *, records_max: int, in_flight_max: int, duration_s: float) -> Measured:
+    def write(
+        self, batch: BenchBatch, *, records_max: int, in_flight_max: int, duration_s: float
+    ) -> Measured:
         """Batch after batch to all partitions in turn, so many unanswered at a time."""
         measured = Measured()
         waiting: deque[tuple[BrokerConnection, float]] = deque()
@@ -138,7 +140,7 @@ class Loads:
         measured.seconds = time.perf_counter() - began
         return measured
 
-    def time_single(self, batch: Batch, *, count: int, duration_s: float) -> Measured:
+    def time_single(self, batch: BenchBatch, *, count: int, duration_s: float) -> Measured:
         """The same batch again and again, each sent when the one before is acknowledged."""
         return self.write(
             batch, records_max=count * batch.record_count, in_flight_max=1, duration_s=duration_s

@@ -17,7 +17,7 @@ from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit, failure_of
 from flintmq.errors import FlintError
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     module: str
     """Has the command as its attribute `command`."""
     summary: str
@@ -47,7 +47,7 @@ class Command(click.Command):
 
 
 class LazyGroup(click.Group):
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.entries = dict(entries)
 

@@ -26,7 +26,7 @@ REMOTE_CODES = {**LOCAL_CODES, Exit.NO_BROKER: "no broker answers"}
 """Of commands that talk to a broker."""
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """Ends the command with a message and without a traceback."""
 
     exit_code = int(Exit.FAILED)
@@ -36,15 +36,15 @@ class Failure(click.ClickException):
         click.echo(f"{label} {self.format_message()}", file=file, err=file is None)
 
 
-class UsageFailure(Failure):
+class UsageFailure(CommandFailure):
     exit_code = int(Exit.USAGE)
 
 
-class NoBrokerFailure(Failure):
+class NoBrokerFailure(CommandFailure):
     exit_code = int(Exit.NO_BROKER)
 
 
-def failure_of(error: FlintError) -> Failure:
+def failure_of(error: FlintError) -> CommandFailure:
     """What an error means to whoever typed the command."""
     from flintmq.client.errors import NoBrokerReached
 
@@ -53,4 +53,4 @@ def failure_of(error: FlintError) -> Failure:
     if isinstance(error, NoBrokerReached):
         hint = "Start one with `flintmq serve`, or say where it is with --bootstrap-server HOST:PORT."
         return NoBrokerFailure(f"{error}\n{hint}")
-    return Failure(str(error))
+    return CommandFailure(str(error))

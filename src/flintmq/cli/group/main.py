@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "list": Entry("flintmq.cli.group.list", "List the consumer groups and their states."),
-    "describe": Entry("flintmq.cli.group.describe", "Show how far a group has read, and who reads what."),
-    "members": Entry("flintmq.cli.group.members", "Show the members of a group and what they read."),
-    "reset-offsets": Entry(
+    "list": CommandEntry("flintmq.cli.group.list", "List the consumer groups and their states."),
+    "describe": CommandEntry(
+        "flintmq.cli.group.describe", "Show how far a group has read, and who reads what."
+    ),
+    "members": CommandEntry("flintmq.cli.group.members", "Show the members of a group and what they read."),
+    "reset-offsets": CommandEntry(
         "flintmq.cli.group.reset_offsets", "Set where a group without members goes on reading."
     ),
-    "delete": Entry("flintmq.cli.group.delete", "Delete groups without members, and their offsets."),
+    "delete": CommandEntry("flintmq.cli.group.delete", "Delete groups without members, and their offsets."),
 }
 
 command = LazyGroup(

@@ -13,7 +13,7 @@ from flintmq.cli.common.connection import bootstrap_option, json_option, open_cl
 from flintmq.cli.common.durations import parse_duration_ms
 from flintmq.cli.common.output import many, note, print_json, print_table
 from flintmq.cli.group.occupants import find_group, occupied
-from flintmq.cli.group.reset_target import Aim, Known, Target, aimed_offset, parse_moment, parse_topic
+from flintmq.cli.group.reset_target import Aim, Known, ResetTarget, aimed_offset, parse_moment, parse_topic
 from flintmq.client.admin.groups import committed_offsets, set_offsets
 from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
 from flintmq.client.cluster import ClusterClient
@@ -78,13 +78,13 @@ def command(
     wanted = [parse_topic(text) for text in topics]
     with open_client(bootstrap) as client:
         choices = [
-            to_earliest and Target(Aim.EARLIEST),
-            to_latest and Target(Aim.LATEST),
-            to_offset is not None and Target(Aim.OFFSET, to_offset),
-            shift_by is not None and Target(Aim.SHIFT, shift_by),
-            to_datetime is not None and Target(Aim.TIME, parse_moment(to_datetime)),
+            to_earliest and ResetTarget(Aim.EARLIEST),
+            to_latest and ResetTarget(Aim.LATEST),
+            to_offset is not None and ResetTarget(Aim.OFFSET, to_offset),
+            shift_by is not None and ResetTarget(Aim.SHIFT, shift_by),
+            to_datetime is not None and ResetTarget(Aim.TIME, parse_moment(to_datetime)),
             by_duration is not None
-            and Target(
+            and ResetTarget(
                 Aim.TIME, max(0, client.clock.now_ms() - parse_duration_ms("--by-duration", by_duration))
             ),
         ]
@@ -128,7 +128,9 @@ def _places(client: ClusterClient, wanted: Sequence[tuple[str, list[int] | None]
     return sorted(places)
 
 
-def _plan(client: ClusterClient, group: str, places: Sequence[TopicPartition], target: Target) -> list[Move]:
+def _plan(
+    client: ClusterClient, group: str, places: Sequence[TopicPartition], target: ResetTarget
+) -> list[Move]:
     committed = committed_offsets(client, group, places)
     firsts, ends = offsets(client, places, EARLIEST), offsets(client, places, LATEST)
     at_time = offsets(client, places, target.number) if target.aim is Aim.TIME else {}

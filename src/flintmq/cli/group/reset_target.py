@@ -19,7 +19,7 @@ class Aim(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResetTarget:
     aim: Aim
     number: int = 0
     """The offset, the distance, or the time in milliseconds."""
@@ -56,7 +56,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
     return name, sorted({int(number) for number in numbers})
 
 
-def aimed_offset(target: Target, known: Known, place: str) -> int:
+def aimed_offset(target: ResetTarget, known: Known, place: str) -> int:
     """What lies outside of the log is moved to its nearest end: a consumer could not read from there."""
     if target.aim is Aim.EARLIEST:
         wanted = known.first

@@ -6,7 +6,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.exit_codes import LOCAL_CODES, Failure
+from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure
 from flintmq.cli.common.output import print_json
 from flintmq.cli.lake.options import check_installed, place_options
 
@@ -51,7 +51,7 @@ def command(
     )
     state = opened.table.state()
     if state is None:
-        raise Failure(f"there is no {table_format} table {table} at {opened.table.location}")
+        raise CommandFailure(f"there is no {table_format} table {table} at {opened.table.location}")
     found = sorted(
         opened.table.files(state), key=lambda one: (one.topic, one.partition, one.start_offset, one.path)
     )

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "sync": Entry("flintmq.cli.lake.sync", "Let tables have what topics have, each record once."),
-    "status": Entry(
+    "sync": CommandEntry("flintmq.cli.lake.sync", "Let tables have what topics have, each record once."),
+    "status": CommandEntry(
         "flintmq.cli.lake.status",
         "Show how far tables are behind their topics, by partition, and what they hold.",
     ),
-    "files": Entry(
+    "files": CommandEntry(
         "flintmq.cli.lake.files",
         "List the files that a table consists of now, a line each, in the order of partitions and offsets.",
     ),
-    "compact": Entry(
+    "compact": CommandEntry(
         "flintmq.cli.lake.compact",
         "Merge small files of tables into larger ones, the same rows in the same order.",
     ),
-    "latest": Entry(
+    "latest": CommandEntry(
         "flintmq.cli.lake.latest",
         "Bring the table TABLE__latest up to date: of each key in TABLE the last row, as a compacted topic has it.",
     ),
-    "audit": Entry(
+    "audit": CommandEntry(
         "flintmq.cli.lake.audit", "Compare every row of tables with the records of their topics, in one pass."
     ),
-    "replay": Entry(
+    "replay": CommandEntry(
         "flintmq.cli.lake.replay",
         "Write the rows of a table to a topic, with keys, headers, timestamps and partitions as they were.",
     ),
-    "clean": Entry(
+    "clean": CommandEntry(
         "flintmq.cli.lake.clean",
         "Delete files that no version of the table needs and nobody can commit any more.",
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flintmq.cli.common.exit_codes import Failure
+from flintmq.cli.common.exit_codes import CommandFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def check_installed() -> None:
     """What the lake needs is an extra of the package."""
     for name in ("pyarrow", "obstore", "pyspark"):
         if find_spec(name) is None:
-            raise Failure(
+            raise CommandFailure(
                 f"{name} is not installed; get all that it takes with: pip install 'flintmq[spark]'"
             )
 

@@ -24,7 +24,7 @@ from flintmq.settings.kinds import Unit, plain_number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flintmq.lake.syncing.metrics import Commit, Figures
+    from flintmq.lake.syncing.metrics import Commit, SyncMetrics
     from flintmq.lake.syncing.sync import Sync
 
 _CONTINUOUS_S = 1.0
@@ -143,11 +143,11 @@ def command(
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     spark = open_session(master, remote)
-    from flintmq.lake.syncing.metrics import Figures, write_figures
+    from flintmq.lake.syncing.metrics import SyncMetrics, write_figures
     from flintmq.lake.syncing.piece_runner import Stopped
     from flintmq.lake.syncing.sync import Sync
 
-    figures = Figures()
+    figures = SyncMetrics()
 
     def told() -> None:
         if metrics_file is not None:
@@ -197,7 +197,7 @@ def _show(commit: Commit, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _told_at(port: int | None, figures: Figures) -> Iterator[None]:
+def _told_at(port: int | None, figures: SyncMetrics) -> Iterator[None]:
     if port is None:
         yield
         return

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit, Failure
+from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure, Exit
 from flintmq.cli.common.output import many, size, time_of
 from flintmq.cli.common.record_template import headers_text, json_bytes, json_headers
-from flintmq.cli.log.files import Batch, FileKind, FileReport, codec_name, files_in, inspect, kind_of
+from flintmq.cli.log.files import DumpedBatch, FileKind, FileReport, codec_name, files_in, inspect, kind_of
 from flintmq.errors import RequestError
 from flintmq.records.record import Record
 
@@ -43,13 +43,13 @@ def command(paths: tuple[str, ...], batches: bool, records: bool, as_json: bool)
         for file in found:
             kind = kind_of(file)
             if kind is None:
-                raise Failure(f"{file} has not the name of any file of a log")
+                raise CommandFailure(f"{file} has not the name of any file of a log")
             try:
                 dump.file(file, kind)
             except OSError as error:
-                raise Failure(f"{file} cannot be read: {error.strerror}") from None
+                raise CommandFailure(f"{file} cannot be read: {error.strerror}") from None
         if not found:
-            raise Failure(f"{path} holds no files of a log")
+            raise CommandFailure(f"{path} holds no files of a log")
     dump.end()
     if dump.damaged:
         raise SystemExit(Exit.FAILED)
@@ -87,7 +87,7 @@ class _Dump:
             verdict = f"{self.damaged} damaged" if self.damaged else "all sound"
             click.secho(f"{many(self._files, 'file')}, {verdict}.", fg="red" if self.damaged else "green")
 
-    def _batch(self, path: str, batch: Batch) -> None:
+    def _batch(self, path: str, batch: DumpedBatch) -> None:
         if not self._show_batches:
             return
         fields = _batch_fields(batch)
@@ -117,7 +117,7 @@ class _Dump:
         click.echo("    " + "  ".join(parts))
 
 
-def _batch_fields(batch: Batch) -> dict[str, Any]:
+def _batch_fields(batch: DumpedBatch) -> dict[str, Any]:
     header = batch.header
     fields: dict[str, Any] = {
         "position": batch.position,

@@ -29,7 +29,7 @@ from flintmq.storage.durability.flush import EPOCHS_FILE
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.log_dir import CLEAN_SHUTDOWN, DELETED
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
 from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
@@ -56,7 +56,7 @@ class FileReport:
 
 
 @dataclass(slots=True)
-class Batch:
+class DumpedBatch:
     position: int
     header: BatchHeader
     crc_right: bool
@@ -99,7 +99,7 @@ def files_in(path: str) -> list[str]:
     ]
 
 
-def inspect(path: str, kind: FileKind, on_batch: Callable[[Batch], object]) -> FileReport:
+def inspect(path: str, kind: FileKind, on_batch: Callable[[DumpedBatch], object]) -> FileReport:
     """Read and check one file; the batches of a segment are told one by one."""
     report = FileReport(path, kind)
     file = RealDisk().open(path, writable=False)
@@ -120,7 +120,7 @@ def inspect(path: str, kind: FileKind, on_batch: Callable[[Batch], object]) -> F
 # ---- segments
 
 
-def walk(file: RealFile, damage: list[str], base_offset: int) -> Iterator[Batch]:
+def walk(file: RealFile, damage: list[str], base_offset: int) -> Iterator[DumpedBatch]:
     """Every batch that can be found. A batch whose content is bad is passed over; without a length that makes
     sense there is no way on."""
     size, position, expected = file.size(), 0, base_offset
@@ -147,7 +147,7 @@ def walk(file: RealFile, damage: list[str], base_offset: int) -> Iterator[Batch]
             )
         else:
             expected = header.last_offset + 1
-        yield Batch(position, header, right, data)
+        yield DumpedBatch(position, header, right, data)
         position += header.size
 
 
@@ -155,7 +155,7 @@ def _is_zero(file: RealFile, position: int, size: int) -> bool:
     return not any(any(file.pread(_ZEROS_STEP, at)) for at in range(position, size, _ZEROS_STEP))
 
 
-def _inspect_segment(report: FileReport, file: RealFile, on_batch: Callable[[Batch], object]) -> None:
+def _inspect_segment(report: FileReport, file: RealFile, on_batch: Callable[[DumpedBatch], object]) -> None:
     batches = records = 0
     first = last = None
     codecs: set[str] = set()
@@ -262,7 +262,7 @@ def _inspect_producers(report: FileReport, data: bytes) -> None:
             "coordinator_epoch": producer.coordinator_epoch,
             "transaction_first_offset": producer.txn_first_offset,
         }
-        for producer in Producers.decode(data)
+        for producer in ProducerState.decode(data)
     ]
 
 

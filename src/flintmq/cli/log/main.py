@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "verify": Entry("flintmq.cli.log.verify", "Check that what is stored is what was written."),
+    "verify": CommandEntry("flintmq.cli.log.verify", "Check that what is stored is what was written."),
 }
 
 command = LazyGroup(

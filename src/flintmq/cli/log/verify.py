@@ -9,7 +9,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option
 from flintmq.cli.common.damage import ranges_fields, ranges_text
-from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit, Failure, UsageFailure
+from flintmq.cli.common.exit_codes import REMOTE_CODES, CommandFailure, Exit, UsageFailure
 from flintmq.cli.common.output import many, print_json, print_table, size
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.log.verification import VerifiedLog, logs_in, size_of, verify
@@ -64,14 +64,16 @@ def _is_path(target: str) -> bool:
     if os.path.exists(target):
         return True
     if os.sep in target or target.endswith(".log"):
-        raise Failure(f"there is no file or folder {target}")
+        raise CommandFailure(f"there is no file or folder {target}")
     return False
 
 
 def _verify_path(path: str) -> list[VerifiedLog]:
     logs = logs_in(path)
     if not logs:
-        raise Failure(f"{path} holds no segments of a log; if you mean the topic of that name, say --topic")
+        raise CommandFailure(
+            f"{path} holds no segments of a log; if you mean the topic of that name, say --topic"
+        )
     total, done, found = size_of(logs), 0, []
     with Progress() as progress:
         for at, (folder, bases) in enumerate(logs.items(), 1):
@@ -85,7 +87,7 @@ def _verify_path(path: str) -> list[VerifiedLog]:
             try:
                 verified = verify(folder, bases, is_whole=os.path.isdir(path), note=note)
             except OSError as error:
-                raise Failure(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+                raise CommandFailure(f"{error.filename or folder} cannot be read: {error.strerror}") from None
             if verified is not None:
                 found.append(verified)
     return found

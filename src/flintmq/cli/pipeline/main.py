@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "validate": Entry(
+    "validate": CommandEntry(
         "flintmq.cli.pipeline.validate", "Say everything that is wrong with a pipeline's file."
     ),
-    "plan": Entry("flintmq.cli.pipeline.plan", "Draw what a pipeline does, from its sources to its sinks."),
-    "schema": Entry(
+    "plan": CommandEntry(
+        "flintmq.cli.pipeline.plan", "Draw what a pipeline does, from its sources to its sinks."
+    ),
+    "schema": CommandEntry(
         "flintmq.cli.pipeline.schema", "Print the JSON schema of a pipeline's file, for editors."
     ),
-    "run": Entry("flintmq.cli.pipeline.run", "Run a pipeline until it is done or stopped."),
-    "status": Entry(
+    "run": CommandEntry("flintmq.cli.pipeline.run", "Run a pipeline until it is done or stopped."),
+    "status": CommandEntry(
         "flintmq.cli.pipeline.status",
         "Show what pipelines do: whether they run, how far they are, and how they ended.",
     ),
-    "stop": Entry(
+    "stop": CommandEntry(
         "flintmq.cli.pipeline.stop", "End a pipeline that runs, once its batches under way are done."
     ),
-    "replay": Entry(
+    "replay": CommandEntry(
         "flintmq.cli.pipeline.replay", "Send dead letters, or old records, through a pipeline again."
     ),
 }

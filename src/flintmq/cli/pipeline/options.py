@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flintmq.cli.common.exit_codes import Exit, Failure
+from flintmq.cli.common.exit_codes import CommandFailure, Exit
 from flintmq.cli.pipeline.problems import show_problems
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def load_to_run(file: str, bootstrap: str | None) -> Pipeline:
 def _check_installed() -> None:
     for name in ("pyarrow", "obstore", "pyspark"):
         if find_spec(name) is None:
-            raise Failure(
+            raise CommandFailure(
                 f"{name} is not installed; get all that it takes with: pip install 'flintmq[spark]'"
             )
 

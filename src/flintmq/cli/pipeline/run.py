@@ -24,7 +24,7 @@ from flintmq.cli.pipeline.screen import Screen
 
 if TYPE_CHECKING:
     from flintmq.pipeline import Change
-    from flintmq.pipeline.runtime.progress import Figures
+    from flintmq.pipeline.runtime.progress import RunProgress
 
 RUN_CODES = {**REMOTE_CODES, Exit.OK: "done, or stopped by a signal or by `flintmq pipeline stop`"}
 
@@ -83,9 +83,9 @@ def command(
     from flintmq.metrics.serving import FiguresServer
     from flintmq.pipeline.runtime.metrics import figures_text
 
-    latest: list[Figures] = []
+    latest: list[RunProgress] = []
 
-    def on_progress(state: str, figures: Figures) -> None:
+    def on_progress(state: str, figures: RunProgress) -> None:
         latest[:] = [figures]
         screen.show(state, figures)
 

@@ -15,7 +15,7 @@ import click
 from flintmq.cli.common.output import Row
 
 if TYPE_CHECKING:
-    from flintmq.pipeline.runtime.progress import Figures
+    from flintmq.pipeline.runtime.progress import RunProgress
 
 COLUMNS = ("sink", "batch", "rows", "rows/s", "lag", "batch ms", "state rows", "failed")
 NUMBERS = COLUMNS[1:]
@@ -40,7 +40,7 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, state: str, figures: Figures) -> None:
+    def show(self, state: str, figures: RunProgress) -> None:
         if self._is_terminal:
             self._draw(state, figures)
             return
@@ -54,7 +54,7 @@ class Screen:
                 words = ", ".join(f"{title} {row[title]}" for title in COLUMNS[1:] if row[title] != "-")
                 click.echo(f"{name}: {words}", err=True)
 
-    def _draw(self, state: str, figures: Figures) -> None:
+    def _draw(self, state: str, figures: RunProgress) -> None:
         from rich import box
         from rich.console import Console
         from rich.live import Live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.exit_codes import Exit, Failure
+from flintmq.cli.common.exit_codes import CommandFailure, Exit
 from flintmq.cli.common.output import note
 from flintmq.cli.pipeline.problems import show_problems
 
@@ -48,4 +48,4 @@ def command(ctx: click.Context, file: str, timeout: float) -> None:
     elif request_stop(folder, timeout_s=timeout):
         note(f"{name} has ended")
     else:
-        raise Failure(f"{name} has not ended within {timeout:g} s; it will when its batches are done")
+        raise CommandFailure(f"{name} has not ended within {timeout:g} s; it will when its batches are done")

@@ -12,7 +12,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.exit_codes import Failure
+from flintmq.cli.common.exit_codes import CommandFailure
 from flintmq.cli.common.output import many, note, print_json
 from flintmq.cli.common.record_text import MessageText, parse_headers, unescape
 from flintmq.cli.produce.input_lines import read_lines
@@ -112,7 +112,7 @@ def command(
         except FlintError as error:
             totals.add(producer.delivered)
             if totals.records:
-                raise Failure(f"{error}\n{totals} before that") from error
+                raise CommandFailure(f"{error}\n{totals} before that") from error
             raise
         totals.add(producer.delivered)
     if as_json:
@@ -130,7 +130,7 @@ def _lines(messages: Sequence[str], path: str | None) -> Iterator[Iterator[bytes
         try:
             file = open(path, "rb")  # noqa: SIM115 - closed by the with below; only opening may fail here
         except OSError as error:
-            raise Failure(f"{path} cannot be read: {error.strerror}") from None
+            raise CommandFailure(f"{path} cannot be read: {error.strerror}") from None
         with file:
             yield read_lines(file.fileno())
         return

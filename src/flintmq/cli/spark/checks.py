@@ -33,7 +33,7 @@ DISK_BYTES_MIN: Final = 2 * GIB
 _ASK_TIMEOUT_S: Final = 20
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     OK = "ok"
     ADVICE = "advice"  # it will run, but not well or not as meant
     BAD = "bad"  # it will not run
@@ -42,13 +42,13 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     subject: str
-    state: State
+    state: CheckState
     said: str
     advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requirement:
     """A package, from one version on and before another."""
 
     package: str
@@ -57,10 +57,10 @@ class Wanted:
 
 
 PACKAGES: Final = (
-    Wanted("pyspark", (4, 2), (4, 3)),
-    Wanted("pyarrow", (18,), (1000,)),
-    Wanted("pandas", (2, 2), (3,)),
-    Wanted("numpy", (1, 26), (1000,)),
+    Requirement("pyspark", (4, 2), (4, 3)),
+    Requirement("pyarrow", (18,), (1000,)),
+    Requirement("pandas", (2, 2), (3,)),
+    Requirement("numpy", (1, 26), (1000,)),
 )
 
 
@@ -79,17 +79,17 @@ def check_java(environment: Mapping[str, str]) -> Finding:
     try:
         java = find_java(environment)
     except NoJava as error:
-        return Finding("java", State.BAD, "none that will do", str(error))
+        return Finding("java", CheckState.BAD, "none that will do", str(error))
     told = f"{java.version} by {java.origin}, {java.home}"
     given = environment.get("JAVA_HOME")
     if given and java.origin != "JAVA_HOME":
         return Finding(
             "java",
-            State.ADVICE,
+            CheckState.ADVICE,
             told,
             f"JAVA_HOME={given} will not do and is passed over here; Spark by itself would take it.",
         )
-    return Finding("java", State.OK, told)
+    return Finding("java", CheckState.OK, told)
 
 
 def check_python(environment: Mapping[str, str]) -> Finding:
@@ -98,7 +98,7 @@ def check_python(environment: Mapping[str, str]) -> Finding:
     workers = environment.get("PYSPARK_PYTHON")
     # Links are not followed: every virtual environment's Python is a link to the same file.
     if not workers or os.path.abspath(shutil.which(workers) or workers) == sys.executable:
-        return Finding("python", State.OK, f"{sys.version.split()[0]}, {sys.executable}")
+        return Finding("python", CheckState.OK, f"{sys.version.split()[0]}, {sys.executable}")
     question = "import sys, pyarrow, flintmq.spark; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run(
@@ -106,12 +106,15 @@ def check_python(environment: Mapping[str, str]) -> Finding:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(
-            "python", State.BAD, f"PYSPARK_PYTHON={workers}: {error}", "Unset PYSPARK_PYTHON, or correct it."
+            "python",
+            CheckState.BAD,
+            f"PYSPARK_PYTHON={workers}: {error}",
+            "Unset PYSPARK_PYTHON, or correct it.",
         )
     if done.returncode != 0:
         return Finding(
             "python",
-            State.BAD,
+            CheckState.BAD,
             f"PYSPARK_PYTHON={workers} lacks FlintMQ or what it needs",
             f"Run there: {INSTALL}. Or unset PYSPARK_PYTHON.",
         )
@@ -119,24 +122,24 @@ def check_python(environment: Mapping[str, str]) -> Finding:
     if theirs != own:
         return Finding(
             "python",
-            State.BAD,
+            CheckState.BAD,
             f"PYSPARK_PYTHON={workers} is Python {theirs}, this is {own}",
             f"Driver and workers must run one version: use Python {own} for both.",
         )
-    return Finding("python", State.OK, f"{own}, workers run {workers}")
+    return Finding("python", CheckState.OK, f"{own}, workers run {workers}")
 
 
-def check_package(wanted: Wanted) -> Finding:
+def check_package(wanted: Requirement) -> Finding:
     range_text = f"{_dotted(wanted.first)} or newer"
     if wanted.before[0] < 1000:
         range_text += f", before {_dotted(wanted.before)}"
     try:
         version = importlib.metadata.version(wanted.package)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(wanted.package, State.BAD, "not installed", f"Run: {INSTALL}")
+        return Finding(wanted.package, CheckState.BAD, "not installed", f"Run: {INSTALL}")
     if wanted.first <= _numbers(version) < wanted.before:
-        return Finding(wanted.package, State.OK, version)
-    return Finding(wanted.package, State.BAD, f"{version}; wanted is {range_text}", f"Run: {INSTALL}")
+        return Finding(wanted.package, CheckState.OK, version)
+    return Finding(wanted.package, CheckState.BAD, f"{version}; wanted is {range_text}", f"Run: {INSTALL}")
 
 
 def check_home(given: str) -> Finding:
@@ -144,12 +147,12 @@ def check_home(given: str) -> Finding:
     try:
         own = spark_home()
     except UsageFailure as error:
-        return Finding("spark", State.BAD, f"SPARK_HOME={given}, and no PySpark", str(error))
+        return Finding("spark", CheckState.BAD, f"SPARK_HOME={given}, and no PySpark", str(error))
     if os.path.realpath(given) == os.path.realpath(own):
-        return Finding("spark", State.OK, own)
+        return Finding("spark", CheckState.OK, own)
     return Finding(
         "spark",
-        State.ADVICE,
+        CheckState.ADVICE,
         f"SPARK_HOME={given}, which is not this Python's PySpark",
         f"`flintmq spark` uses {own}. Unset SPARK_HOME, or see that both are of one version.",
     )
@@ -159,11 +162,11 @@ def check_memory(limit: int) -> Finding:
     if limit < MEMORY_BYTES_MIN:
         return Finding(
             "memory",
-            State.ADVICE,
+            CheckState.ADVICE,
             size(limit),
             f"Give the machine or container {size(MEMORY_BYTES_MIN)} or more; less may end a worker in mid-query.",
         )
-    return Finding("memory", State.OK, f"{size(limit)}; Spark's heap here is {heap_gib(limit)} GiB")
+    return Finding("memory", CheckState.OK, f"{size(limit)}; Spark's heap here is {heap_gib(limit)} GiB")
 
 
 def check_disk(environment: Mapping[str, str]) -> Finding:
@@ -173,16 +176,16 @@ def check_disk(environment: Mapping[str, str]) -> Finding:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         return Finding(
-            "disk", State.BAD, f"{folder}: {error.strerror}", "Make the folder, or set SPARK_LOCAL_DIRS."
+            "disk", CheckState.BAD, f"{folder}: {error.strerror}", "Make the folder, or set SPARK_LOCAL_DIRS."
         )
     if free < DISK_BYTES_MIN:
         return Finding(
             "disk",
-            State.ADVICE,
+            CheckState.ADVICE,
             f"{size(free)} free in {folder}",
             f"Free {size(DISK_BYTES_MIN)}, or set SPARK_LOCAL_DIRS to a folder on another disk.",
         )
-    return Finding("disk", State.OK, f"{size(free)} free in {folder}")
+    return Finding("disk", CheckState.OK, f"{size(free)} free in {folder}")
 
 
 def check_broker(bootstrap: str) -> Finding:
@@ -193,11 +196,11 @@ def check_broker(bootstrap: str) -> Finding:
     except FlintError as error:
         return Finding(
             "broker",
-            State.BAD,
+            CheckState.BAD,
             str(error),
             "Start one with `flintmq serve`, or say where it is with --bootstrap-server.",
         )
-    return Finding("broker", State.OK, f"{bootstrap} answers: {many(count, 'broker')}")
+    return Finding("broker", CheckState.OK, f"{bootstrap} answers: {many(count, 'broker')}")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

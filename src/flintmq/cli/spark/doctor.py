@@ -13,9 +13,9 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import BOOTSTRAP_VARIABLE, json_option
 from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit
 from flintmq.cli.common.output import print_json
-from flintmq.cli.spark.checks import Finding, State, check_all
+from flintmq.cli.spark.checks import CheckState, Finding, check_all
 
-_COLOURS: Final = {State.OK: "green", State.ADVICE: "yellow", State.BAD: "red"}
+_COLOURS: Final = {CheckState.OK: "green", CheckState.ADVICE: "yellow", CheckState.BAD: "red"}
 _START_TIMEOUT_S: Final = 180
 _SAID_LINES_MAX: Final = 12
 
@@ -74,7 +74,7 @@ def command(bootstrap: str | None, starts: bool, as_json: bool) -> None:
 
 
 def _fails(found: list[Finding]) -> bool:
-    return any(one.state is State.BAD for one in found)
+    return any(one.state is CheckState.BAD for one in found)
 
 
 def _show(found: list[Finding]) -> None:
@@ -95,11 +95,11 @@ def _start() -> Finding:
     except subprocess.TimeoutExpired:
         return Finding(
             "start",
-            State.BAD,
+            CheckState.BAD,
             f"Spark did not answer in {_START_TIMEOUT_S} s",
             "Look at memory and load here.",
         )
     if done.returncode != 0:
         end = "\n".join(done.stderr.strip().splitlines()[-_SAID_LINES_MAX:])
-        return Finding("start", State.BAD, "Spark does not run", f"It said:\n{end}")
-    return Finding("start", State.OK, f"{done.stdout.strip()} ran a query through a Python worker")
+        return Finding("start", CheckState.BAD, "Spark does not run", f"It said:\n{end}")
+    return Finding("start", CheckState.OK, f"{done.stdout.strip()} ran a query through a Python worker")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "doctor": Entry("flintmq.cli.spark.doctor", "Check that Spark can run here, and say what to do if not."),
-    "shell": Entry("flintmq.cli.spark.shell", "Open a PySpark shell that reads and writes topics."),
-    "submit": Entry("flintmq.cli.spark.submit", "Run a program on Spark, here or on a cluster."),
-    "env": Entry(
+    "doctor": CommandEntry(
+        "flintmq.cli.spark.doctor", "Check that Spark can run here, and say what to do if not."
+    ),
+    "shell": CommandEntry("flintmq.cli.spark.shell", "Open a PySpark shell that reads and writes topics."),
+    "submit": CommandEntry("flintmq.cli.spark.submit", "Run a program on Spark, here or on a cluster."),
+    "env": CommandEntry(
         "flintmq.cli.spark.env", "Print the environment for Spark's own programs, for a shell to run."
     ),
 }

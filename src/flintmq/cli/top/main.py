@@ -13,9 +13,9 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.exit_codes import Exit, Failure, NoBrokerFailure, UsageFailure
+from flintmq.cli.common.exit_codes import CommandFailure, Exit, NoBrokerFailure, UsageFailure
 from flintmq.cli.common.output import print_json, print_table
-from flintmq.cli.top.rates import Figures, compare
+from flintmq.cli.top.rates import BrokerRates, compare
 from flintmq.cli.top.view import (
     API_COLUMNS,
     CLIENT_COLUMNS,
@@ -82,7 +82,7 @@ def command(url: str, interval_s: float, once: bool, as_json: bool) -> None:
         pass  # how one ends it
 
 
-def _looks(url: str, interval_s: float) -> Iterator[Figures]:
+def _looks(url: str, interval_s: float) -> Iterator[BrokerRates]:
     before, at = scrape(url), time.monotonic()
     while True:
         time.sleep(interval_s)
@@ -109,24 +109,24 @@ def scrape(url: str) -> Scrape:
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
-        raise Failure(f"{url}/metrics answers {answer.status} {answer.reason}")
+        raise CommandFailure(f"{url}/metrics answers {answer.status} {answer.reason}")
     try:
         found = parse(text)
     except ValueError as error:
-        raise Failure(f"{url}/metrics tells no metrics: {error}") from error
+        raise CommandFailure(f"{url}/metrics tells no metrics: {error}") from error
     if "flintmq_build_info" not in found.samples:
-        raise Failure(f"what answers at {url} is not FlintMQ")
+        raise CommandFailure(f"what answers at {url} is not FlintMQ")
     return found
 
 
-def _print_lines(looks: Iterator[Figures]) -> None:
+def _print_lines(looks: Iterator[BrokerRates]) -> None:
     import json
 
     for figures in looks:
         click.echo(json.dumps(asdict(figures)))
 
 
-def _print(figures: Figures) -> None:
+def _print(figures: BrokerRates) -> None:
     width = max(len(name) for name, _ in summary_rows(figures))
     for name, words in summary_rows(figures):
         click.echo(f"{name:<{width}}  {words}")
@@ -140,7 +140,7 @@ def _print(figures: Figures) -> None:
             print_table(columns, rows, numbers=columns[1:])
 
 
-def _show(looks: Iterator[Figures]) -> None:
+def _show(looks: Iterator[BrokerRates]) -> None:
     from rich.console import Console
     from rich.live import Live
 

@@ -16,7 +16,7 @@ CLIENTS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ApiFigures:
+class ApiRates:
     name: str
     requests_per_s: float
     errors_per_s: float
@@ -28,7 +28,7 @@ class ApiFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFigures:
+class PartitionRates:
     topic: str
     partition: int
     records_per_s: float
@@ -37,14 +37,14 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientFigures:
+class ClientRates:
     software: str
     version: str
     connections: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class BrokerRates:
     version: str
     ready: bool
     uptime_s: float
@@ -66,12 +66,12 @@ class Figures:
     loop_delay_ms: float
     disk_free_bytes: int
     disk_total_bytes: int
-    apis: Sequence[ApiFigures]
-    busiest_partitions: Sequence[PartitionFigures]
-    clients: Sequence[ClientFigures]
+    apis: Sequence[ApiRates]
+    busiest_partitions: Sequence[PartitionRates]
+    clients: Sequence[ClientRates]
 
 
-def compare(before: Scrape, after: Scrape, elapsed_s: float) -> Figures:
+def compare(before: Scrape, after: Scrape, elapsed_s: float) -> BrokerRates:
     """What happened in the `elapsed_s` between the two, and how things stand after."""
 
     def rate(name: str) -> float:
@@ -79,7 +79,7 @@ def compare(before: Scrape, after: Scrape, elapsed_s: float) -> Figures:
 
     builds = after.by("flintmq_build_info", "version")
     partitions = _partitions(before, after, elapsed_s)
-    return Figures(
+    return BrokerRates(
         version=next(iter(builds))[0] if builds else "?",
         ready=after.total("flintmq_ready") > 0,
         uptime_s=after.total("flintmq_uptime_seconds"),
@@ -113,7 +113,7 @@ def _increase(before: float, after: float) -> float:
     return after - before if after >= before else after
 
 
-def _apis(before: Scrape, after: Scrape, elapsed_s: float) -> list[ApiFigures]:
+def _apis(before: Scrape, after: Scrape, elapsed_s: float) -> list[ApiRates]:
     def rates(name: str) -> dict[str, float]:
         old = before.by(name, "api")
         return {
@@ -128,7 +128,7 @@ def _apis(before: Scrape, after: Scrape, elapsed_s: float) -> list[ApiFigures]:
     for (api, bound), count in after.by("flintmq_request_seconds_bucket", "api", "le").items():
         buckets.setdefault(api, {})[float(bound)] = _increase(old_buckets.get((api, bound), 0.0), count)
     figures = [
-        ApiFigures(
+        ApiRates(
             name,
             per_s,
             errors.get(name, 0.0),
@@ -160,12 +160,12 @@ def quantile_ms(share: float, buckets: Mapping[float, float]) -> float | None:
     return None
 
 
-def _partitions(before: Scrape, after: Scrape, elapsed_s: float) -> list[PartitionFigures]:
+def _partitions(before: Scrape, after: Scrape, elapsed_s: float) -> list[PartitionRates]:
     labels = ("topic", "partition")
     old = before.by("flintmq_log_end_offset", *labels)
     sizes = after.by("flintmq_log_size_bytes", *labels)
     return [
-        PartitionFigures(
+        PartitionRates(
             topic=topic,
             partition=int(index),
             records_per_s=_increase(old.get((topic, index), 0.0), end) / elapsed_s,
@@ -176,7 +176,7 @@ def _partitions(before: Scrape, after: Scrape, elapsed_s: float) -> list[Partiti
     ]
 
 
-def _clients(after: Scrape) -> list[ClientFigures]:
+def _clients(after: Scrape) -> list[ClientRates]:
     found = after.by("flintmq_client_connections", "software", "version")
-    clients = [ClientFigures(software, version, int(count)) for (software, version), count in found.items()]
+    clients = [ClientRates(software, version, int(count)) for (software, version), count in found.items()]
     return sorted(clients, key=lambda one: (-one.connections, one.software, one.version))[:CLIENTS_SHOWN]

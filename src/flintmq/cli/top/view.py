@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.cli.common.durations import duration_text
 from flintmq.cli.common.output import Row, size
-from flintmq.cli.top.rates import Figures
+from flintmq.cli.top.rates import BrokerRates
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +20,7 @@ PARTITION_COLUMNS = ("partition", "records/s", "size", "end offset")
 CLIENT_COLUMNS = ("client", "version", "connections")
 
 
-def summary_rows(figures: Figures) -> list[tuple[str, str]]:
+def summary_rows(figures: BrokerRates) -> list[tuple[str, str]]:
     share = f" of {size(figures.budget_bytes)}" if figures.budget_bytes else ""
     state = "ready" if figures.ready else "not ready"
     offline = f", {figures.logs_offline} offline" if figures.logs_offline else ""
@@ -46,7 +46,7 @@ def summary_rows(figures: Figures) -> list[tuple[str, str]]:
     ]
 
 
-def api_rows(figures: Figures) -> list[Row]:
+def api_rows(figures: BrokerRates) -> list[Row]:
     return [
         (
             one.name,
@@ -61,18 +61,18 @@ def api_rows(figures: Figures) -> list[Row]:
     ]
 
 
-def partition_rows(figures: Figures) -> list[Row]:
+def partition_rows(figures: BrokerRates) -> list[Row]:
     return [
         (f"{one.topic}-{one.partition}", amount(one.records_per_s), size(one.size_bytes), str(one.end_offset))
         for one in figures.busiest_partitions
     ]
 
 
-def client_rows(figures: Figures) -> list[Row]:
+def client_rows(figures: BrokerRates) -> list[Row]:
     return [(one.software, one.version, str(one.connections)) for one in figures.clients]
 
 
-def screen(figures: Figures) -> RenderableType:
+def screen(figures: BrokerRates) -> RenderableType:
     from rich.columns import Columns
     from rich.console import Group
     from rich.table import Table

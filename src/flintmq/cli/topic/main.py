@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "list": Entry("flintmq.cli.topic.list", "List the topics with their partitions, records and sizes."),
-    "create": Entry("flintmq.cli.topic.create", "Create a topic."),
-    "describe": Entry(
+    "list": CommandEntry(
+        "flintmq.cli.topic.list", "List the topics with their partitions, records and sizes."
+    ),
+    "create": CommandEntry("flintmq.cli.topic.create", "Create a topic."),
+    "describe": CommandEntry(
         "flintmq.cli.topic.describe", "Show a topic's partitions, offsets, sizes and settings."
     ),
-    "alter": Entry("flintmq.cli.topic.alter", "Change a topic's settings, or give it more partitions."),
-    "compact": Entry("flintmq.cli.topic.compact", "Compact a topic now: of each key the last record stays."),
-    "retain": Entry(
+    "alter": CommandEntry(
+        "flintmq.cli.topic.alter", "Change a topic's settings, or give it more partitions."
+    ),
+    "compact": CommandEntry(
+        "flintmq.cli.topic.compact", "Compact a topic now: of each key the last record stays."
+    ),
+    "retain": CommandEntry(
         "flintmq.cli.topic.retain", "Apply a topic's retention now: what is too old or too much goes."
     ),
-    "delete": Entry("flintmq.cli.topic.delete", "Delete topics and all their records."),
+    "delete": CommandEntry("flintmq.cli.topic.delete", "Delete topics and all their records."),
 }
 
 command = LazyGroup(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from flintmq.cli.common.command import Entry, LazyGroup
+from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "list": Entry("flintmq.cli.transaction.list", "List the transactional ids and their states."),
-    "describe": Entry(
+    "list": CommandEntry("flintmq.cli.transaction.list", "List the transactional ids and their states."),
+    "describe": CommandEntry(
         "flintmq.cli.transaction.describe", "Show what a transaction touches, and how long it has lasted."
     ),
-    "abort": Entry(
+    "abort": CommandEntry(
         "flintmq.cli.transaction.abort", "End an open transaction that its producer does not end."
     ),
-    "find-hanging": Entry(
+    "find-hanging": CommandEntry(
         "flintmq.cli.transaction.find_hanging", "Find open transactions that no coordinator knows any more."
     ),
 }

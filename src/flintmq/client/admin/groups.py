@@ -75,7 +75,7 @@ class DescribedGroup:
     members: tuple[GroupMember, ...]
 
 
-class Committed(NamedTuple):
+class GroupOffset(NamedTuple):
     offset: int
     metadata: str
 
@@ -138,7 +138,7 @@ def _member(one: DescribeGroupsResponse.DescribedGroupMember, *, is_consumer: bo
 
 def committed_offsets(
     client: ClusterClient, group_id: str, partitions: Sequence[TopicPartition] | None = None
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, GroupOffset]:
     """Of these partitions those that have one, or all that a group has. No offsets of a group that is not there.
 
     What an open transaction may replace is waited for (KIP-447): it would be wrong a moment later.
@@ -159,7 +159,7 @@ def committed_offsets(
 
     _, response = _call(client, group_id, request, OffsetFetchResponse, judge, highest=_FETCH_OF_ONE)
     return {
-        (topic.name, one.partition_index): Committed(one.committed_offset, one.metadata or "")
+        (topic.name, one.partition_index): GroupOffset(one.committed_offset, one.metadata or "")
         for topic in response.topics
         for one in topic.partitions
         if one.committed_offset != _NO_OFFSET

@@ -29,7 +29,7 @@ class SegmentFile:
     max_timestamp: int
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRange(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
@@ -42,7 +42,7 @@ class PartitionFiles:
     folder: str
     segments: tuple[SegmentFile, ...]
     """Ascending. Offsets between and after them are to be fetched."""
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[AbortedRange, ...]
     """Those with records in these segments."""
 
 
@@ -97,7 +97,7 @@ def _files(topic_id: bytes, one: DescribeSegmentsResponse.DescribedPartition) ->
             for segment in one.segments
         ),
         aborted=tuple(
-            AbortedTransaction(aborted.producer_id, aborted.first_offset, aborted.last_offset)
+            AbortedRange(aborted.producer_id, aborted.first_offset, aborted.last_offset)
             for aborted in one.aborted
         ),
     )

@@ -14,8 +14,8 @@ Pure: time, member ids and tokens come with the question; records, replies and t
 
 from __future__ import annotations
 
-from flintmq.coordinator.groups.machine import DeletedTopic, Groups
+from flintmq.coordinator.groups.machine import DeletedTopic, GroupMachine
 from flintmq.coordinator.groups.membership import Client
 from flintmq.coordinator.groups.rebalance import GroupSettings
 
-__all__ = ["Client", "DeletedTopic", "GroupSettings", "Groups"]
+__all__ = ["Client", "DeletedTopic", "GroupMachine", "GroupSettings"]

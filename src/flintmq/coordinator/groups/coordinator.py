@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.coordinator.groups.machine import DeletedTopic, Groups
+from flintmq.coordinator.groups.machine import DeletedTopic, GroupMachine
 from flintmq.coordinator.groups.rebalance import GroupSettings
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.metadata.cluster_metadata import Metadata
-from flintmq.metadata.image import Delta
+from flintmq.metadata.cluster_metadata import ClusterMetadata
+from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.topics import NewTopic, Topics
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.settings import BrokerConfig
 
 GROUPS_TOPIC = "__consumer_offsets"
@@ -20,23 +20,23 @@ _MINUTE_MS = 60_000
 _GATHERING_MS = 5
 
 
-class GroupCoordinator(Coordinator[Groups]):
+class GroupCoordinator(Coordinator[GroupMachine]):
     """Groups, and what becomes of their offsets with time and with the topics they are of."""
 
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
         *,
-        metadata: Metadata,
+        metadata: ClusterMetadata,
         topics: Topics,
-        partitions: Partitions,
+        partitions: LocalPartitions,
         clock: Clock,
         timers: Timers,
         executor: Executor,
     ) -> None:
         super().__init__(
             GROUPS_TOPIC,
-            lambda _: Groups(group_settings(config())),
+            lambda _: GroupMachine(group_settings(config())),
             lambda: _offsets_topic(config(), brokers=1),
             metadata=metadata,
             topics=topics,
@@ -59,7 +59,7 @@ class GroupCoordinator(Coordinator[Groups]):
             self._expired_ms = now_ms
             self.each(lambda groups: groups.expire_offsets(now_ms))
 
-    def _forget_topics(self, delta: Delta) -> None:
+    def _forget_topics(self, delta: ImageDelta) -> None:
         gone = [DeletedTopic(topic.name, topic.id) for topic in delta.topics_deleted]
         if gone:
             self.each(lambda groups: groups.topics_deleted(gone))

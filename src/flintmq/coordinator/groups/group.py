@@ -22,7 +22,7 @@ from flintmq.protocol.messages import ConsumerProtocolSubscription
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """Spelled as clients are told."""
 
     EMPTY = "Empty"
@@ -75,10 +75,10 @@ class Member:
 @dataclass(slots=True, eq=False)
 class Group:
     id: str
-    state: State
+    state: GroupState
     state_timestamp: int
     """Since when; -1 where an old record does not say."""
-    previous_state: State = State.EMPTY
+    previous_state: GroupState = GroupState.EMPTY
     protocol_type: str | None = None
     protocol: str | None = None
     generation: int = 0
@@ -197,7 +197,7 @@ class Group:
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
         """Someone with these could be a member beside the others."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and any(
             self._support.get(name, 0) == len(self.members) for name in names
@@ -219,7 +219,7 @@ class Group:
 
     # ---- states
 
-    def move(self, state: State, now_ms: int) -> None:
+    def move(self, state: GroupState, now_ms: int) -> None:
         self.previous_state, self.state, self.state_timestamp = self.state, state, now_ms
 
     def next_generation(self, now_ms: int) -> None:
@@ -227,7 +227,7 @@ class Group:
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self._subscriptions()
         self.unsynced_ids.clear()
-        self.move(State.COMPLETING if self.members else State.EMPTY, now_ms)
+        self.move(GroupState.COMPLETING if self.members else GroupState.EMPTY, now_ms)
 
     @property
     def is_simple(self) -> bool:
@@ -283,8 +283,8 @@ class Group:
         written, self._announced = self._announced[1], None
         for recorded in written.members:
             self.members[recorded.id].assignment = recorded.assignment
-        if self.state is State.COMPLETING:
-            self.move(State.STABLE, written.state_timestamp)
+        if self.state is GroupState.COMPLETING:
+            self.move(GroupState.STABLE, written.state_timestamp)
         return True
 
     def retract(self) -> None:
@@ -299,7 +299,7 @@ class Group:
     @classmethod
     def recorded(cls, group_id: str, value: GroupValue) -> Group:
         """The group as its record has it."""
-        group = cls(group_id, State.STABLE if value.members else State.EMPTY, value.state_timestamp)
+        group = cls(group_id, GroupState.STABLE if value.members else GroupState.EMPTY, value.state_timestamp)
         group.protocol_type = value.protocol_type or None
         group.protocol, group.generation, group.leader = value.protocol, value.generation, value.leader
         for recorded in value.members:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from flintmq.coordinator.groups import membership, offset_commits, responses
-from flintmq.coordinator.groups.group import Group, Parked, State
+from flintmq.coordinator.groups.group import Group, GroupState, Parked
 from flintmq.coordinator.groups.membership import Client, Joining
-from flintmq.coordinator.groups.offsets import Committed, Offsets, expired
+from flintmq.coordinator.groups.offsets import CommittedOffset, Offsets, expired
 from flintmq.coordinator.groups.rebalance import (
     GroupSettings,
     JoinTimer,
@@ -66,7 +66,7 @@ class DeletedTopic(NamedTuple):
     id: bytes
 
 
-class Groups:
+class GroupMachine:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self._groups: dict[str, Group] = {}
@@ -98,9 +98,9 @@ class Groups:
                 offsets.remove(topic, partition)
                 self._tidy(group_id, offsets)
             return
-        committed = Committed(read_offset(stored.value), stored.offset)
+        committed = CommittedOffset(read_offset(stored.value), stored.offset)
         if group_id not in self._groups:
-            self._groups[group_id] = Group(group_id, State.EMPTY, stored.timestamp)
+            self._groups[group_id] = Group(group_id, GroupState.EMPTY, stored.timestamp)
         offsets = self._offsets.setdefault(group_id, Offsets())
         if stored.producer_id == -1:
             offsets.put(topic, partition, committed)
@@ -168,7 +168,7 @@ class Groups:
             membership.join(turn, group, joining)
             return turn.decision
         # ORDER: the record is announced after the join, with the time of the state that the group is in by then.
-        group = self._groups[request.group_id] = Group(request.group_id, State.EMPTY, now_ms)
+        group = self._groups[request.group_id] = Group(request.group_id, GroupState.EMPTY, now_ms)
         membership.join(turn, group, joining)
         turn.decision.entries.append(group.announce_new())
         turn.decision.failed = self._uncreate(turn, group, parked)
@@ -342,7 +342,7 @@ class Groups:
                 offset_entry(OffsetKey(group.id, topic, partition), None) for topic, partition in gone
             ]
             is_bare = len(gone) == sum(1 for _ in offsets.places())
-            if is_bare and group.state is State.EMPTY and not group.pending_ids:
+            if is_bare and group.state is GroupState.EMPTY and not group.pending_ids:
                 entries.append(group_entry(group.id, None))
         return _in_parts(entries)
 
@@ -376,7 +376,7 @@ class Groups:
             group = self._groups.get(group_id)
             if group is None:
                 code = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group.state is not State.EMPTY:
+            elif group.state is not GroupState.EMPTY:
                 code = ErrorCode.NON_EMPTY_GROUP
             else:
                 decision.entries += [

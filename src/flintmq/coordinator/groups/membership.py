@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from flintmq.coordinator.groups import responses
-from flintmq.coordinator.groups.group import Group, Member, Parked, Protocol, State
+from flintmq.coordinator.groups.group import Group, GroupState, Member, Parked, Protocol
 from flintmq.coordinator.groups.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     SessionTimer,
@@ -97,9 +97,9 @@ def join(turn: Turn, group: Group, joining: Joining) -> None:
 def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     limit = turn.settings.group_max_size
     member = group.members.get(member_id)
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         return True
-    if group.state is State.PREPARING:
+    if group.state is GroupState.PREPARING:
         # Those who have joined are counted, not members: if the limit was lowered, the last to rejoin have to go.
         return (member is not None and member.join is not None) or group.joined_count < limit
     return member is not None or len(group.members) < limit
@@ -117,11 +117,11 @@ def _join_known(turn: Turn, group: Group, joining: Joining) -> None:
         return
     is_leader = member.id == group.leader
     is_same = member.protocols == joining.protocols
-    if group.state is State.COMPLETING and is_same:
+    if group.state is GroupState.COMPLETING and is_same:
         # Its reply got lost.
         members = tuple(group.members.values()) if is_leader else ()
         turn.decision.reply(joining.parked.token, responses.joined(group, member.id, members=members))
-    elif group.state is State.STABLE and is_same and not is_leader:
+    elif group.state is GroupState.STABLE and is_same and not is_leader:
         turn.decision.reply(joining.parked.token, responses.joined(group, member.id))
     else:
         # Also if the leader has nothing new to say: this is how it asks for a rebalance when topics have changed.
@@ -172,7 +172,7 @@ def _replace_static(turn: Turn, group: Group, joining: Joining, member: Member) 
     group.rename(member, joining.new_member_id)
     start_session(turn, group, member)
     _update(turn, group, joining, member)
-    if group.state is not State.STABLE or group.select_protocol() != group.protocol:
+    if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
         # Also while the leader assigns: it has been told the old id, and the new one would get nothing.
         rebalance(turn, group)
         return
@@ -215,10 +215,10 @@ def sync(turn: Turn, group: Group, request: SyncGroupRequest, parked: Parked) ->
     ):
         if said is not None and said != actual:
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.state is State.PREPARING:
+    if group.state is GroupState.PREPARING:
         raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
     note_sync(turn, group, member)
-    if group.state is State.STABLE:
+    if group.state is GroupState.STABLE:
         turn.decision.reply(parked.token, responses.synced(group, member.assignment))
         return
     turn.refuse_sync(member.sync, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -263,7 +263,7 @@ def heartbeat(
     if generation != group.generation:
         raise RequestError(ErrorCode.ILLEGAL_GENERATION)
     start_session(turn, group, member)
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
 
 def leave(
@@ -275,9 +275,9 @@ def leave(
         for one in leaving
     ]
     if any(code is ErrorCode.NONE for *_, code in outcomes):
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             maybe_complete_joins(turn, group)
-        elif group.state is not State.EMPTY:
+        elif group.state is not GroupState.EMPTY:
             rebalance(turn, group)
     return outcomes
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
-from flintmq.coordinator.groups.offsets import Committed, Offsets
+from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from flintmq.coordinator.groups.offsets import CommittedOffset, Offsets
 from flintmq.coordinator.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue, offset_entry
 from flintmq.coordinator.groups.responses import write_error
 from flintmq.coordinator.runtime.machine import Entry
@@ -49,12 +49,12 @@ def check_commit(group: Group | None, request: OffsetCommitRequest, version: int
             is_new = version >= GROUP_ID_NOT_FOUND_VERSION
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
         return
-    if group.state is State.EMPTY and generation < 0:
+    if group.state is GroupState.EMPTY and generation < 0:
         return
     if generation < 0 and not request.member_id and request.group_instance_id is None:
         raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     _check_member(group, request.member_id, request.group_instance_id, generation)
-    if group.state is State.COMPLETING:
+    if group.state is GroupState.COMPLETING:
         raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -65,7 +65,7 @@ def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequ
         if generation >= 0:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         return
-    if group.state is State.EMPTY and generation < 0:
+    if group.state is GroupState.EMPTY and generation < 0:
         return
     if generation >= 0 or request.member_id or request.group_instance_id is not None:
         _check_member(group, request.member_id, request.group_instance_id, generation)
@@ -75,7 +75,7 @@ def check_delete(group: Group | None) -> Group:
     """Raises RequestError. Where subscriptions are known, they decide topic by topic."""
     if group is None:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise RequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
@@ -246,7 +246,7 @@ def _fetched(
     )
 
 
-def _is_of_another_topic(committed: Committed, topic_id: bytes) -> bool:
+def _is_of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:
     known_id = committed.value.topic_id
     return known_id != NO_TOPIC_ID and topic_id != NO_TOPIC_ID and known_id != topic_id
 

@@ -11,28 +11,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, State
+from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from flintmq.coordinator.groups.records import OffsetValue
 
 Place = tuple[str, int]
 """Topic and partition."""
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     value: OffsetValue
     record_offset: int
 
 
 @dataclass(slots=True)
 class Offsets:
-    committed: dict[str, dict[int, Committed]] = field(default_factory=dict)
+    committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
     """By topic and partition."""
-    pending: dict[int, dict[Place, Committed]] = field(default_factory=dict)
+    pending: dict[int, dict[Place, CommittedOffset]] = field(default_factory=dict)
     """By producer id: one transaction each."""
     _open: dict[Place, int] = field(default_factory=dict)
     """How many transactions have a pending offset of the partition."""
 
-    def get(self, topic: str, partition: int) -> Committed | None:
+    def get(self, topic: str, partition: int) -> CommittedOffset | None:
         of_topic = self.committed.get(topic)
         return None if of_topic is None else of_topic.get(partition)
 
@@ -55,10 +55,10 @@ class Offsets:
             if self.get(topic, partition) is None:
                 yield topic, partition
 
-    def put(self, topic: str, partition: int, committed: Committed) -> None:
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         self.committed.setdefault(topic, {})[partition] = committed
 
-    def put_pending(self, producer_id: int, place: Place, committed: Committed) -> None:
+    def put_pending(self, producer_id: int, place: Place, committed: CommittedOffset) -> None:
         of_producer = self.pending.setdefault(producer_id, {})
         if place not in of_producer:
             self._open[place] = self._open.get(place, 0) + 1
@@ -114,9 +114,13 @@ def _is_due(value: OffsetValue, since: Callable[[OffsetValue], int], now_ms: int
 
 def _expiry_base(group: Group) -> Callable[[OffsetValue], int] | None:
     """From when the retention of an offset runs; None while none of the group's may expire."""
-    if not group.is_simple and group.state is State.EMPTY and group.state_timestamp != -1:
+    if not group.is_simple and group.state is GroupState.EMPTY and group.state_timestamp != -1:
         return lambda value: group.state_timestamp
     knows_topics = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
-    if group.is_simple or group.state is State.EMPTY or (group.state is State.STABLE and knows_topics):
+    if (
+        group.is_simple
+        or group.state is GroupState.EMPTY
+        or (group.state is GroupState.STABLE and knows_topics)
+    ):
         return lambda value: value.commit_timestamp
     return None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from flintmq.coordinator.groups import responses
-from flintmq.coordinator.groups.group import Group, Member, Parked, State
+from flintmq.coordinator.groups.group import Group, GroupState, Member, Parked
 from flintmq.coordinator.runtime.machine import Decision
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import SyncGroupResponse
@@ -95,16 +95,16 @@ def remove_member(turn: Turn, group: Group, member_id: str) -> None:
 def expire_session(turn: Turn, group: Group, member_id: str) -> None:
     if member_id in group.pending_ids:
         remove_member(turn, group, member_id)
-        if group.state is State.PREPARING and group.all_joined:
+        if group.state is GroupState.PREPARING and group.all_joined:
             complete_joins(turn, group)
         return
     member = group.members.get(member_id)
     if member is None or member.is_excused:
         return
     remove_member(turn, group, member_id)
-    if group.state in (State.STABLE, State.COMPLETING):
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING):
         prepare(turn, group)
-    elif group.state is State.PREPARING and group.all_joined:
+    elif group.state is GroupState.PREPARING and group.all_joined:
         complete_joins(turn, group)
 
 
@@ -113,21 +113,21 @@ def expire_session(turn: Turn, group: Group, member_id: str) -> None:
 
 def rebalance(turn: Turn, group: Group) -> None:
     """Members have changed: begin a rebalance, or get on with the one that is under way."""
-    if group.state is State.PREPARING:
+    if group.state is GroupState.PREPARING:
         maybe_complete_joins(turn, group)
     else:
         prepare(turn, group)
 
 
 def prepare(turn: Turn, group: Group) -> None:
-    if group.state is State.COMPLETING:
+    if group.state is GroupState.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
         release_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced_ids.clear()
     turn.decision.timers[SyncTimer(group.id)] = None
-    is_initial = group.state is State.EMPTY
-    group.move(State.PREPARING, turn.now_ms)
+    is_initial = group.state is GroupState.EMPTY
+    group.move(GroupState.PREPARING, turn.now_ms)
     if is_initial:
         # More members are likely to come: with each, the group waits a little longer, up to its rebalance time-out.
         group.grew = False
@@ -142,12 +142,16 @@ def prepare(turn: Turn, group: Group) -> None:
 
 def maybe_complete_joins(turn: Turn, group: Group) -> None:
     """Unless this is an initial rebalance, which takes its time."""
-    if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
+    if (
+        group.state is GroupState.PREPARING
+        and group.previous_state is not GroupState.EMPTY
+        and group.all_joined
+    ):
         complete_joins(turn, group)
 
 
 def expire_joins(turn: Turn, group: Group) -> None:
-    if group.state is not State.PREPARING:
+    if group.state is not GroupState.PREPARING:
         return
     if group.delay_ms is not None and group.grew and group.delay_left_ms:
         group.grew = False
@@ -173,7 +177,7 @@ def complete_joins(turn: Turn, group: Group) -> None:
         turn.decision.timers[JoinTimer(group.id)] = group.rebalance_timeout_ms
         return
     group.next_generation(turn.now_ms)
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         turn.decision.entries.append(group.announce({}))
         return
     members = tuple(group.members.values())
@@ -208,7 +212,7 @@ def note_sync(turn: Turn, group: Group, member: Member) -> None:
 
 def expire_syncs(turn: Turn, group: Group) -> None:
     """Members that joined this generation and never asked for their part of it are not members."""
-    if group.state not in (State.COMPLETING, State.STABLE) or not group.unsynced_ids:
+    if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced_ids:
         return
     for member_id in tuple(group.unsynced_ids):
         remove_member(turn, group, member_id)

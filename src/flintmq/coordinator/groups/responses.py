@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flintmq.coordinator.groups.group import Group, Member, State
+from flintmq.coordinator.groups.group import Group, GroupState, Member
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     DescribeGroupsResponse,
@@ -96,7 +96,7 @@ def left(
 
 
 def described(group: Group) -> DescribeGroupsResponse.DescribedGroup:
-    is_stable = group.state is State.STABLE
+    is_stable = group.state is GroupState.STABLE
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group.id,
         group_state=group.state.value,

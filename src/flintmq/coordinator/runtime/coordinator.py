@@ -15,10 +15,10 @@ from flintmq.coordinator.runtime.machine import NOBODY, Decision, Machine, Token
 from flintmq.coordinator.runtime.shard import Shard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.metadata.cluster_metadata import Metadata
-from flintmq.metadata.image import Delta
+from flintmq.metadata.cluster_metadata import ClusterMetadata
+from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.topics import NewTopic, Topics
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 
@@ -39,9 +39,9 @@ class Coordinator(Generic[M]):
         make_machine: Callable[[Partition], M],
         new_topic: Callable[[], NewTopic],
         *,
-        metadata: Metadata,
+        metadata: ClusterMetadata,
         topics: Topics,
-        partitions: Partitions,
+        partitions: LocalPartitions,
         clock: Clock,
         timers: Timers,
         executor: Executor,
@@ -76,7 +76,7 @@ class Coordinator(Generic[M]):
         for shard in self._shards.values():
             shard.close()
 
-    def _follow(self, delta: Delta) -> None:
+    def _follow(self, delta: ImageDelta) -> None:
         if any(topic.name == self.topic for topic in (*delta.topics_changed, *delta.topics_deleted)):
             self._adopt()
 

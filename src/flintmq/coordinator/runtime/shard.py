@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Machine)
 _READ_BYTES = 1024 * 1024
 
 
-class State(Enum):
+class ShardState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
@@ -54,7 +54,7 @@ class Shard(Generic[M]):
         """`settled` is told of each decision whose records are safe, before its replies go."""
         self.partition = partition
         self.machine = machine
-        self.state = State.LOADING
+        self.state = ShardState.LOADING
         self._clock = clock
         self._timers = timers
         self._executor = executor
@@ -71,7 +71,7 @@ class Shard(Generic[M]):
         log = self.partition.log
         offset = log.start_offset
         try:
-            while self.state is State.LOADING:
+            while self.state is ShardState.LOADING:
                 found = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True)
                 if found is None:
                     break
@@ -84,25 +84,29 @@ class Shard(Generic[M]):
                     else:
                         self.machine.apply(entry)
         except (FlintError, OSError) as error:
-            self.state = State.CLOSED
+            self.state = ShardState.CLOSED
             logger.error("%s cannot be loaded, what it coordinates is not available: %s", log.name, error)
             return
-        if self.state is State.LOADING:
+        if self.state is ShardState.LOADING:
             self._last_written = log.end_offset - 1
-            self.state = State.ACTIVE
+            self.state = ShardState.ACTIVE
             self._perform(self.machine.loaded(self._clock.now_ms()))
 
     def close(self) -> None:
-        self.state = State.CLOSED
+        self.state = ShardState.CLOSED
         for timer in self._pending.values():
             timer.cancel()
         self._pending.clear()
 
     def check(self) -> None:
         """RequestError if it cannot be asked now."""
-        if self.state is State.LOADING:
+        if self.state is ShardState.LOADING:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is being loaded.")
-        if self.state is State.CLOSED or self.partition.deleted or self.partition.log.offline is not None:
+        if (
+            self.state is ShardState.CLOSED
+            or self.partition.deleted
+            or self.partition.log.offline is not None
+        ):
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition is not served."
             )
@@ -124,13 +128,13 @@ class Shard(Generic[M]):
         self._perform(decision)
 
     def carry_out(self, decide: Callable[[M], Sequence[Decision]]) -> None:
-        if self.state is State.ACTIVE and not self.partition.deleted:
+        if self.state is ShardState.ACTIVE and not self.partition.deleted:
             for decision in decide(self.machine):
                 self._perform(decision)
 
     def expire(self, key: TimerKey) -> None:
         self._pending.pop(key, None)
-        if self.state is not State.ACTIVE or self.partition.deleted:
+        if self.state is not ShardState.ACTIVE or self.partition.deleted:
             return
         try:
             decision = self.machine.expire(key, self._clock.now_ms())
@@ -184,7 +188,7 @@ class Shard(Generic[M]):
     def end_transaction(self, marker: Marker, *, bumps_epoch: bool) -> Appended:
         """Write a marker to the partition. One that is being loaded finds it there by itself."""
         appended = self.partition.append_marker(marker, self._clock.now_ms(), bumps_epoch=bumps_epoch)
-        if self.state is State.ACTIVE:
+        if self.state is ShardState.ACTIVE:
             self._last_written = appended.last_offset
             self.machine.end_transaction(marker.producer_id, appended.base_offset, committed=marker.committed)
         return appended

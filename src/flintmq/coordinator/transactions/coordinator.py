@@ -15,20 +15,19 @@ from collections.abc import Callable, Iterable
 
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.runtime.machine import Decision
-from flintmq.coordinator.runtime.shard import Shard, State
+from flintmq.coordinator.runtime.shard import Shard, ShardState
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
-from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
-from flintmq.coordinator.transactions.marker_sender import Telling
-from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
+from flintmq.coordinator.transactions.marker_sender import MarkerSender
+from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.coordinator.transactions.responses import AddedTransaction
-from flintmq.coordinator.transactions.transaction import State as TransactionState
-from flintmq.coordinator.transactions.transaction import TopicPartition
+from flintmq.coordinator.transactions.transaction import TopicPartition, TransactionState
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, FlintError
-from flintmq.metadata.cluster_metadata import Metadata
+from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.topics import NewTopic, Topics
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -43,16 +42,16 @@ _ADDING_VERSION = 5
 Codes = dict[TopicPartition, ErrorCode]
 
 
-class TransactionCoordinator(Coordinator[Transactions]):
+class TransactionCoordinator(Coordinator[TransactionMachine]):
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
         *,
-        markers: Markers,
+        markers: MarkerWriter,
         producer_ids: ProducerIds,
-        metadata: Metadata,
+        metadata: ClusterMetadata,
         topics: Topics,
-        partitions: Partitions,
+        partitions: LocalPartitions,
         clock: Clock,
         timers: Timers,
         executor: Executor,
@@ -75,7 +74,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
         # Who waits for a decided transaction to be complete, by transactional id.
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         # Decisions that some partitions have not been told of yet.
-        self._tellings: dict[Telling, None] = {}
+        self._tellings: dict[MarkerSender, None] = {}
 
     def close(self) -> None:
         super().close()
@@ -135,7 +134,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
     def takes_part(self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition) -> bool:
         """Whether a batch of that producer may be written there now."""
         shard = self.shard_of(transactional_id)
-        if shard is None or shard.state is not State.ACTIVE:
+        if shard is None or shard.state is not ShardState.ACTIVE:
             return False
         transaction = shard.machine.get(transactional_id)
         return (
@@ -148,7 +147,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
     async def completed(self, transactional_id: str, timeout_s: float) -> None:
         """Wait until its decided transaction, if it has one, is complete; not for longer than that."""
         shard = self.shard_of(transactional_id)
-        if shard is None or shard.state is not State.ACTIVE:
+        if shard is None or shard.state is not ShardState.ACTIVE:
             return
         transaction = shard.machine.get(transactional_id)
         if transaction is None or not transaction.is_decided:
@@ -175,7 +174,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
         shard = self.shard_of(transactional_id)
         if (
             shard is None
-            or shard.state is not State.ACTIVE
+            or shard.state is not ShardState.ACTIVE
             or not shard.machine.wants_producer_id(transactional_id)
         ):
             return -1
@@ -183,7 +182,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
 
     # ---- carrying out
 
-    def _carry_on(self, shard: Shard[Transactions], decision: Decision) -> None:
+    def _carry_on(self, shard: Shard[TransactionMachine], decision: Decision) -> None:
         if not isinstance(decision, TransactionDecision):
             return
         for work in decision.markers:
@@ -193,7 +192,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _time_out(self, shard: Shard[Transactions], transactional_id: str) -> None:
+    async def _time_out(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
         try:
             producer_id = await self._producer_ids.take()
         except FlintError as error:
@@ -205,19 +204,19 @@ class TransactionCoordinator(Coordinator[Transactions]):
             ]
         )
 
-    def _write_markers(self, shard: Shard[Transactions], work: MarkerWork) -> None:
-        def ended(telling: Telling, is_complete: bool) -> None:
+    def _write_markers(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
+        def ended(telling: MarkerSender, is_complete: bool) -> None:
             del self._tellings[telling]
             if is_complete:
                 self._complete(shard, work)
 
-        telling = Telling(
-            work, self._markers, self._timers, goes_on=lambda: shard.state is State.ACTIVE, ended=ended
+        telling = MarkerSender(
+            work, self._markers, self._timers, goes_on=lambda: shard.state is ShardState.ACTIVE, ended=ended
         )
         self._tellings[telling] = None
         telling.begin()
 
-    def _complete(self, shard: Shard[Transactions], work: MarkerWork) -> None:
+    def _complete(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
         shard.carry_out(
             lambda machine: [
                 machine.markers_written(
@@ -239,13 +238,13 @@ def _codes_in(message: AddPartitionsToTxnResponse) -> Codes:
     }
 
 
-def _machine(config: BrokerConfig, partition: Partition) -> Transactions:
+def _machine(config: BrokerConfig, partition: Partition) -> TransactionMachine:
     settings = TransactionSettings(
         max_timeout_ms=config.transaction_max_timeout_ms,
         expiration_ms=config.transactional_id_expiration_ms,
         sweep_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
-    return Transactions(settings, coordinator_epoch=partition.leader_epoch)
+    return TransactionMachine(settings, coordinator_epoch=partition.leader_epoch)
 
 
 def _state_topic(config: BrokerConfig, *, brokers: int) -> NewTopic:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flintmq.coordinator.runtime.machine import Decision
-from flintmq.coordinator.transactions.transaction import State, TopicPartition, Transaction
+from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction, TransactionState
 
 
 class MarkerWork(NamedTuple):
@@ -50,7 +50,7 @@ def markers_of(transaction: Transaction, coordinator_epoch: int) -> list[MarkerW
             transaction.producer_id,
             transaction.epoch,
             coordinator_epoch,
-            transaction.state is State.PREPARE_COMMIT,
+            transaction.state is TransactionState.PREPARE_COMMIT,
             sorted(transaction.partitions),
             transaction.client_version,
         )

@@ -27,7 +27,7 @@ class _Place(NamedTuple):
     """`start` or `end`, for what holds there alone."""
 
 
-class Pattern:
+class LinearRegex:
     """Raises ValueError if it is not an expression, or not one that is served."""
 
     def __init__(self, expression: str) -> None:

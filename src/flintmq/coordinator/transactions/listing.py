@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flintmq.coordinator.transactions.linear_regex import Pattern
+from flintmq.coordinator.transactions.linear_regex import LinearRegex
 from flintmq.coordinator.transactions.transaction import STATES_BY_TITLE, Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
@@ -18,7 +18,7 @@ def list_transactions(
     titles = frozenset(request.state_filters)
     unknown = [title for title in request.state_filters if title not in STATES_BY_TITLE]
     try:
-        pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        pattern = LinearRegex(request.transactional_id_pattern) if request.transactional_id_pattern else None
         found = [
             transaction
             for transaction in transactions

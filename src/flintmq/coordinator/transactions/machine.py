@@ -20,7 +20,7 @@ from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDec
 from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
 from flintmq.coordinator.transactions.responses import AddedTransaction
-from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, State, Transaction
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, Transaction, TransactionState
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -55,7 +55,7 @@ class TransactionSettings:
     """The finalized level of `transaction.version`."""
 
 
-class Transactions:
+class TransactionMachine:
     def __init__(self, settings: TransactionSettings, *, coordinator_epoch: int = 0) -> None:
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
@@ -377,8 +377,8 @@ class Transactions:
             after, lambda code: Decision().reply(token, refuse(responses.write_error(code)))
         )
         decision.reply(token, accept(after))
-        was_ongoing = before is not None and before.state is State.ONGOING
-        if was_ongoing and after.state is not State.ONGOING:
+        was_ongoing = before is not None and before.state is TransactionState.ONGOING
+        if was_ongoing and after.state is not TransactionState.ONGOING:
             decision.timers[_time_out_key(after)] = None
         elif not was_ongoing and after.due_ms is not None:
             decision.timers[_time_out_key(after)] = after.due_ms - after.start_ms

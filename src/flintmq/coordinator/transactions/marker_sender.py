@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from flintmq.coordinator.transactions.decision import MarkerWork
-from flintmq.coordinator.transactions.marker_writer import Markers
+from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
 from flintmq.effects import Timers
 from flintmq.errors import ErrorCode
@@ -26,15 +26,15 @@ _RETRY_S = 1.0
 _NEEDS_NONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-class Telling:
+class MarkerSender:
     def __init__(
         self,
         work: MarkerWork,
-        markers: Markers,
+        markers: MarkerWriter,
         timers: Timers,
         *,
         goes_on: Callable[[], bool],
-        ended: Callable[[Telling, bool], object],
+        ended: Callable[[MarkerSender, bool], object],
     ) -> None:
         """`goes_on` is false once the decision is no longer this broker's to carry out."""
         self.work = work

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.coordinator.groups.machine import Groups
+from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.effects import Clock
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.metrics import TransactionCounters
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.records.markers import Marker
 
 Done = Callable[[ErrorCode], object]
 
 
-class Markers:
+class MarkerWriter:
     def __init__(
         self,
-        partitions: Partitions,
-        groups: Coordinator[Groups],
+        partitions: LocalPartitions,
+        groups: Coordinator[GroupMachine],
         clock: Clock,
         counters: TransactionCounters | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.errors import CorruptionError, ProtocolError
 from flintmq.protocol.codec import decode, encode_into
 from flintmq.protocol.codegen.schema import Definitions
@@ -47,7 +47,7 @@ _Key: Any = build(_DEFINITIONS.parse("TransactionLogKey"), __name__)
 _Value: Any = build(_DEFINITIONS.parse("TransactionLogValue"), __name__)
 
 # States that no record has: what claims one is not a record of this topic.
-_NEVER_WRITTEN: Final = (State.DEAD, State.PREPARE_EPOCH_FENCE)
+_NEVER_WRITTEN: Final = (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -95,7 +95,7 @@ def encode_value(transaction: Transaction, *, log_version: int) -> bytes:
 
 
 def _topics_of(transaction: Transaction) -> list[Any] | None:
-    if transaction.state is State.EMPTY:
+    if transaction.state is TransactionState.EMPTY:
         return None
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
@@ -110,7 +110,7 @@ def decode_value(transactional_id: str, data: bytes) -> Transaction | None:
         if not 0 <= version <= _VALUE_VERSION_MAX:
             return None
         value = decode(_Value, data, version, _PREFIX.size)[0]
-        state = State(value.transaction_status)
+        state = TransactionState(value.transaction_status)
     except (ProtocolError, struct.error, ValueError) as error:
         raise CorruptionError(f"The record of transactional id {transactional_id!r}: {error}") from error
     if state in _NEVER_WRITTEN:

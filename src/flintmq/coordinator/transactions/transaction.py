@@ -32,7 +32,7 @@ EPOCH_BUMP_VERSION: Final = 2
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """Kafka's states, by the numbers that stand in records."""
 
     EMPTY = 0
@@ -52,7 +52,7 @@ class State(IntEnum):
         return _TITLES[self]
 
 
-_TITLES: Final = {state: state.name.title().replace("_", "") for state in State}
+_TITLES: Final = {state: state.name.title().replace("_", "") for state in TransactionState}
 STATES_BY_TITLE: Final = {title: state for state, title in _TITLES.items()}
 
 
@@ -73,7 +73,7 @@ class Transaction(NamedTuple):
     """The epoch before the last bump, by which a repeated request is known (KIP-360). Not in records: a coordinator
     that was loaded does not know it."""
     timeout_ms: int = 0
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
@@ -85,7 +85,7 @@ class Transaction(NamedTuple):
     @property
     def is_decided(self) -> bool:
         """Its end is written and its markers are on their way."""
-        return self.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_exhausted(self) -> bool:
@@ -98,13 +98,17 @@ class Transaction(NamedTuple):
     @property
     def due_ms(self) -> int | None:
         """The first millisecond at which it has lasted too long; None if that never comes."""
-        if self.state is not State.ONGOING or self.timeout_ms == NEVER_TIMES_OUT_MS:
+        if self.state is not TransactionState.ONGOING or self.timeout_ms == NEVER_TIMES_OUT_MS:
             return None
         return self.start_ms + self.timeout_ms + 1
 
     def may_expire(self, now_ms: int, expiration_ms: int) -> bool:
         """Nothing is under way, and nobody has used the id for so long."""
-        idle = self.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        idle = self.state in (
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        )
         return idle and self.last_update_ms <= now_ms - expiration_ms
 
     # ---- steps
@@ -116,7 +120,7 @@ class Transaction(NamedTuple):
             epoch=epoch,
             last_epoch=last_epoch,
             timeout_ms=timeout_ms,
-            state=State.EMPTY,
+            state=TransactionState.EMPTY,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
             last_update_ms=now_ms,
@@ -132,9 +136,9 @@ class Transaction(NamedTuple):
         """More partitions take part; the first ones begin the transaction."""
         return self._replace(
             previous_producer_id=self.producer_id,
-            state=State.ONGOING,
+            state=TransactionState.ONGOING,
             partitions=self.partitions.union(partitions),
-            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
             last_update_ms=now_ms,
             client_version=client_version,
         )
@@ -149,8 +153,8 @@ class Transaction(NamedTuple):
             next_producer_id=next_producer_id,
             epoch=min(self.epoch + 1, EPOCH_MAX) if bumps else self.epoch,
             last_epoch=self.epoch if bumps else self.last_epoch,
-            state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
-            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
             last_update_ms=now_ms,
             client_version=client_version,
         )
@@ -176,7 +180,9 @@ class Transaction(NamedTuple):
             epoch=0 if passes_on else self.epoch,
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
-            state=State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+            state=TransactionState.COMPLETE_COMMIT
+            if self.state is TransactionState.PREPARE_COMMIT
+            else TransactionState.COMPLETE_ABORT,
             partitions=frozenset(),
             last_update_ms=now_ms,
         )

@@ -20,9 +20,9 @@ from collections.abc import Collection
 from flintmq.coordinator.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
     is_exhausted,
 )
 from flintmq.errors import ErrorCode, RequestError
@@ -46,7 +46,7 @@ def initialize(
     _wait_if_decided(transaction)
     if expected is not None and not _may_continue(transaction, *expected):
         raise RequestError(ErrorCode.PRODUCER_FENCED, "Another producer has the transactional id.")
-    if transaction.state is State.ONGOING:
+    if transaction.state is TransactionState.ONGOING:
         return fence(
             transaction, server_version=server_version, new_producer_id=new_producer_id, now_ms=now_ms
         )
@@ -85,7 +85,7 @@ def add(
     known = _known(transaction)
     _wait_if_decided(known)
     _check_producer(known, producer_id, epoch)
-    if known.state is State.ONGOING and known.partitions.issuperset(partitions):
+    if known.state is TransactionState.ONGOING and known.partitions.issuperset(partitions):
         return known
     return known.added(partitions, client_version=client_version, now_ms=now_ms)
 
@@ -105,11 +105,11 @@ def end_keeping_epoch(
     known = _known(transaction)
     _check_producer(known, producer_id, epoch)
     _wait_if_decided(known)
-    if known.state is State.ONGOING:
+    if known.state is TransactionState.ONGOING:
         return known.decided(
             committed=committed, client_version=0, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms
         )
-    if known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT):
+    if known.state is (TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT):
         return known
     raise _invalid(known, committed=committed)
 
@@ -127,7 +127,10 @@ def end_bumping_epoch(
     known = _known(transaction)
     _wait_if_decided(known)
     # An end that did not bump the epoch has nothing to do with the epoch before: whoever has that one is fenced.
-    has_bumped = known.bumps_epoch and known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    has_bumped = known.bumps_epoch and known.state in (
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
     overflowed = producer_id == known.previous_producer_id and epoch == LAST_CLIENT_EPOCH and known.epoch == 0
     again = epoch + 1 == known.epoch or overflowed
     if producer_id != known.producer_id and not overflowed:
@@ -135,10 +138,12 @@ def end_bumping_epoch(
     if epoch != known.epoch and not (has_bumped and again):
         raise RequestError(ErrorCode.PRODUCER_FENCED, f"Epoch {epoch} is not the newest, {known.epoch}.")
     if has_bumped and again:
-        if known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT):
+        if known.state is (
+            TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        ):
             return known
         raise _invalid(known, committed=committed)
-    if committed and known.state is not State.ONGOING:
+    if committed and known.state is not TransactionState.ONGOING:
         raise _invalid(known, committed=committed)
     return known.decided(
         committed=committed,
@@ -151,7 +156,7 @@ def end_bumping_epoch(
 def fence(transaction: Transaction, *, server_version: int, new_producer_id: int, now_ms: int) -> Transaction:
     """An ongoing transaction is aborted by somebody else than its producer."""
     _wait_if_decided(transaction)
-    if transaction.state is not State.ONGOING:
+    if transaction.state is not TransactionState.ONGOING:
         raise _invalid(transaction, committed=False)
     rotates = server_version >= EPOCH_BUMP_VERSION and transaction.is_exhausted
     return transaction.fenced(

@@ -21,8 +21,8 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
-from flintmq.lake.audit.planning import Place, Span, Stretch, plan_stretches
-from flintmq.lake.audit.report import PROBLEMS_MAX, Checked, Kind, Problem, TableAudit
+from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
+from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, Checked, TableAudit
 from flintmq.lake.audit.task import AuditTask, audit_stretch
 from flintmq.lake.jobs import Tell
 from flintmq.lake.store.store import Store, open_store
@@ -32,7 +32,7 @@ from flintmq.lake.syncing.row_decoder import Shaper
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding, shaper_of
 from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.table import State, Table, TableError, TopicProgress
+from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ class _Audit:
     def run(self, tell: Tell) -> TableAudit:
         for _ in range(_ROUNDS_MAX):
             found, table = self._look(tell)
-            unreadable = {path for one in found.problems if one.kind is Kind.UNREADABLE for path in one.files}
+            unreadable = {
+                path
+                for one in found.problems
+                if one.kind is AuditProblemKind.UNREADABLE
+                for path in one.files
+            }
             state = table.state() if unreadable else None
             if state is None or unreadable & {one.path for one in table.files(state)}:
                 return found
@@ -140,10 +145,10 @@ class _Audit:
     def _rounds(
         self,
         table: Table,
-        state: State,
+        state: TableState,
         view: TopicView,
         by_partition: Mapping[int, Sequence[DataFile]],
-        problems: list[Problem],
+        problems: list[AuditProblem],
         tell: Tell,
     ) -> list[Checked]:
         shaper = self._shaper(state)
@@ -186,10 +191,10 @@ class _Audit:
 
     def _planned(
         self, view: TopicView, by_partition: Mapping[int, Sequence[DataFile]], ends: Mapping[int, int]
-    ) -> tuple[list[Stretch], list[Problem]]:
+    ) -> tuple[list[AuditRange], list[AuditProblem]]:
         earliest = offsets(self._client, [(self._topic, index) for index in sorted(by_partition)], EARLIEST)
-        stretches: list[Stretch] = []
-        problems: list[Problem] = []
+        stretches: list[AuditRange] = []
+        problems: list[AuditProblem] = []
         for index in sorted(by_partition):
             end = ends.get(index, 0)
             span = Span(earliest=min(earliest[self._topic, index], end), end=end)
@@ -198,18 +203,18 @@ class _Audit:
             problems += found
         return stretches, problems
 
-    def _replanned(self, view: TopicView, outdated: Sequence[Stretch]) -> list[Stretch]:
+    def _replanned(self, view: TopicView, outdated: Sequence[AuditRange]) -> list[AuditRange]:
         """The same stretches, cut where the broker begins now."""
         if not outdated:
             return []
         partitions = sorted({one.place.partition for one in outdated})
         earliest = offsets(self._client, [(self._topic, index) for index in partitions], EARLIEST)
-        again: list[Stretch] = []
+        again: list[AuditRange] = []
         for one in outdated:
             again += one.cut(earliest[self._topic, one.place.partition])
         return again
 
-    def _tasks(self, stretches: Sequence[Stretch]) -> list[Task | None]:
+    def _tasks(self, stretches: Sequence[AuditRange]) -> list[Task | None]:
         ranges = [
             OffsetRange(one.place.topic, one.place.topic_id, one.place.partition, one.start, one.end)
             if one.is_at_broker
@@ -223,14 +228,14 @@ class _Audit:
             for one in ranges
         ]
 
-    def _place(self, view: TopicView, partition: int) -> Place:
-        return Place(topic=self._topic, topic_id=view.id, partition=partition)
+    def _place(self, view: TopicView, partition: int) -> AuditLocation:
+        return AuditLocation(topic=self._topic, topic_id=view.id, partition=partition)
 
-    def _shaper(self, state: State) -> Shaper:
+    def _shaper(self, state: TableState) -> Shaper:
         decoding = kept_decoding(state)
         return shaper_of(decoding if self._registry is None else replace(decoding, registry=self._registry))
 
-    def _quarantine(self, state: State) -> _Quarantine | None:
+    def _quarantine(self, state: TableState) -> _Quarantine | None:
         table = table_of(self._options, self._topic + QUARANTINE_SUFFIX)
         found = table.state()
         if found is None:
@@ -259,12 +264,12 @@ def _partitions(progress: TopicProgress | None) -> Mapping[int, int]:
     return {} if progress is None else progress.next_offsets
 
 
-def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | None) -> Iterable[Problem]:
+def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | None) -> Iterable[AuditProblem]:
     for one in files:
         name = FileName.of(one.path)
         if progress is None or name is None or name.topic_id != progress.topic_id:
-            yield Problem(
-                kind=Kind.FOREIGN,
+            yield AuditProblem(
+                kind=AuditProblemKind.FOREIGN,
                 topic=topic,
                 partition=one.partition,
                 start=one.start_offset,
@@ -274,7 +279,7 @@ def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | No
             )
 
 
-def _within(quarantine: _Quarantine | None, stretch: Stretch) -> tuple[DataFile, ...]:
+def _within(quarantine: _Quarantine | None, stretch: AuditRange) -> tuple[DataFile, ...]:
     if quarantine is None:
         return ()
     return tuple(
@@ -295,7 +300,7 @@ def _whole(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
     return list(found.values())
 
 
-def _counted(files: Sequence[DataFile], checked: Sequence[Checked], topic: str) -> Iterable[Problem]:
+def _counted(files: Sequence[DataFile], checked: Sequence[Checked], topic: str) -> Iterable[AuditProblem]:
     """A row outside of its file's offsets is in no stretch; but the file has one row fewer than it should."""
     seen: dict[str, int] = {}
     unknown: set[str] = set()
@@ -310,8 +315,8 @@ def _counted(files: Sequence[DataFile], checked: Sequence[Checked], topic: str) 
         count = seen.get(file.path)
         # Whatever is wrong with rows of a file is told with them.
         if count is not None and count != file.rows and file.path not in bad:
-            yield Problem(
-                kind=Kind.MISPLACED,
+            yield AuditProblem(
+                kind=AuditProblemKind.MISPLACED,
                 topic=topic,
                 partition=file.partition,
                 start=file.start_offset,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flintmq.lake.audit.report import Kind
+from flintmq.lake.audit.report import AuditProblemKind
 
 Offsets = npt.NDArray[np.int64]
 
@@ -24,7 +24,7 @@ class Findings(Protocol):
     def equal(self, count: int) -> None:
         """So many rows were compared, whether they are the same or not."""
 
-    def differ(self, kind: Kind, offsets: Offsets, column: str | None = None) -> None: ...
+    def differ(self, kind: AuditProblemKind, offsets: Offsets, column: str | None = None) -> None: ...
 
 
 class Unsorted(Exception):
@@ -62,7 +62,7 @@ def check_order(in_lake: Iterator[pa.RecordBatch], findings: Findings) -> int:
     while (end := lake.last()) is not None:
         offsets = _offsets(lake.take(end))
         again = np.diff(offsets, prepend=offsets[0] - 1 if last is None else last) == 0
-        findings.differ(Kind.DOUBLED, offsets[again])
+        findings.differ(AuditProblemKind.DOUBLED, offsets[again])
         count += len(offsets)
         last = end
     return count
@@ -118,12 +118,12 @@ def _told_apart(
     """The rows that both have, once."""
     wanted, there = _offsets(expected), _offsets(found)
     again = np.diff(there, prepend=there[:1] - (0 if begins_doubled else 1)) == 0
-    findings.differ(Kind.DOUBLED, there[again])
+    findings.differ(AuditProblemKind.DOUBLED, there[again])
     once = np.flatnonzero(~again)
     there = there[once]
-    findings.differ(Kind.MISSING, np.setdiff1d(wanted, there, assume_unique=True))
+    findings.differ(AuditProblemKind.MISSING, np.setdiff1d(wanted, there, assume_unique=True))
     # What is doubled from the window before is not foreign: its row was compared there.
-    findings.differ(Kind.FOREIGN, np.setdiff1d(there, wanted, assume_unique=True))
+    findings.differ(AuditProblemKind.FOREIGN, np.setdiff1d(there, wanted, assume_unique=True))
     if expected is None or found is None:
         return None, None
     _, left, right = np.intersect1d(wanted, there, assume_unique=True, return_indices=True)
@@ -138,7 +138,7 @@ def _compare_columns(expected: pa.RecordBatch, found: pa.RecordBatch, findings: 
         column = found.column(name)
         rows = differing(_narrowed(expected.column(at), column.type), column)
         if rows:
-            findings.differ(Kind.CHANGED, _offsets(found)[rows], name)
+            findings.differ(AuditProblemKind.CHANGED, _offsets(found)[rows], name)
 
 
 def differing(first: Any, second: Any) -> list[int]:

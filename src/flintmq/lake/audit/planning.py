@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Final
 
-from flintmq.lake.audit.report import Kind, Problem
+from flintmq.lake.audit.report import AuditProblem, AuditProblemKind
 from flintmq.lake.tables.data_file import DataFile
 
 STRETCH_BYTES: Final = 128 * 1024 * 1024
@@ -25,7 +25,7 @@ _SHARED_CELL_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AuditLocation:
     topic: str
     topic_id: bytes
     partition: int
@@ -42,7 +42,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class OffsetCell:
     """Offsets that the same files hold."""
 
     start: int
@@ -51,9 +51,9 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    place: Place
-    cells: tuple[Cell, ...]
+class AuditRange:
+    place: AuditLocation
+    cells: tuple[OffsetCell, ...]
     """One behind the other, without a hole."""
     is_at_broker: bool
 
@@ -65,12 +65,12 @@ class Stretch:
     def end(self) -> int:
         return self.cells[-1].end
 
-    def cut(self, earliest: int) -> list[Stretch]:
+    def cut(self, earliest: int) -> list[AuditRange]:
         """Now that the broker begins there."""
         if not self.is_at_broker or earliest <= self.start:
             return [self]
-        gone: list[Cell] = []
-        left: list[Cell] = []
+        gone: list[OffsetCell] = []
+        left: list[OffsetCell] = []
         for cell in self.cells:
             if cell.start < earliest:
                 gone.append(replace(cell, end=min(cell.end, earliest)))
@@ -81,11 +81,11 @@ class Stretch:
 
 
 def plan_stretches(
-    files: Sequence[DataFile], place: Place, span: Span
-) -> tuple[list[Stretch], list[Problem]]:
+    files: Sequence[DataFile], place: AuditLocation, span: Span
+) -> tuple[list[AuditRange], list[AuditProblem]]:
     problems = [*_overlaps(files, place), *_beyond(files, place, span)]
-    stretches: list[Stretch] = []
-    some: list[Cell] = []
+    stretches: list[AuditRange] = []
+    some: list[OffsetCell] = []
     size = 0
     for cell in _cells(files, span):
         is_at_broker = cell.start >= span.earliest
@@ -103,11 +103,11 @@ def plan_stretches(
     return stretches, problems
 
 
-def _stretch(place: Place, cells: Sequence[Cell], span: Span) -> Stretch:
-    return Stretch(place=place, cells=tuple(cells), is_at_broker=cells[0].start >= span.earliest)
+def _stretch(place: AuditLocation, cells: Sequence[OffsetCell], span: Span) -> AuditRange:
+    return AuditRange(place=place, cells=tuple(cells), is_at_broker=cells[0].start >= span.earliest)
 
 
-def _cells(files: Sequence[DataFile], span: Span) -> Iterator[Cell]:
+def _cells(files: Sequence[DataFile], span: Span) -> Iterator[OffsetCell]:
     waiting = sorted(files, key=lambda one: one.start_offset, reverse=True)
     begin = min((one.start_offset for one in files), default=span.earliest)
     # What is behind the progress is a problem by itself, and is not compared.
@@ -119,7 +119,7 @@ def _cells(files: Sequence[DataFile], span: Span) -> Iterator[Cell]:
             under_way.append(waiting.pop())
         under_way = [one for one in under_way if one.end_offset > start]
         for low, high in _cut(start, end, under_way):
-            yield Cell(start=low, end=high, files=tuple(under_way))
+            yield OffsetCell(start=low, end=high, files=tuple(under_way))
 
 
 def _cut(start: int, end: int, files: Sequence[DataFile]) -> Iterable[tuple[int, int]]:
@@ -140,7 +140,7 @@ def _share(one: DataFile, start: int, end: int) -> int:
     )
 
 
-def _overlaps(files: Sequence[DataFile], place: Place) -> Iterator[Problem]:
+def _overlaps(files: Sequence[DataFile], place: AuditLocation) -> Iterator[AuditProblem]:
     """Files of the same partition of the table share no offset."""
     last: dict[object, DataFile] = {}
     for one in sorted(files, key=lambda file: (file.start_offset, file.end_offset)):
@@ -151,8 +151,8 @@ def _overlaps(files: Sequence[DataFile], place: Place) -> Iterator[Problem]:
             one.end_offset,
         )
         if before is not None and not is_same_piece and one.start_offset < before.end_offset:
-            yield Problem(
-                kind=Kind.MISPLACED,
+            yield AuditProblem(
+                kind=AuditProblemKind.MISPLACED,
                 topic=place.topic,
                 partition=place.partition,
                 start=one.start_offset,
@@ -164,11 +164,11 @@ def _overlaps(files: Sequence[DataFile], place: Place) -> Iterator[Problem]:
             last[one.partition_values] = one
 
 
-def _beyond(files: Sequence[DataFile], place: Place, span: Span) -> Iterator[Problem]:
+def _beyond(files: Sequence[DataFile], place: AuditLocation, span: Span) -> Iterator[AuditProblem]:
     for one in files:
         if one.end_offset > span.end:
-            yield Problem(
-                kind=Kind.MISPLACED,
+            yield AuditProblem(
+                kind=AuditProblemKind.MISPLACED,
                 topic=place.topic,
                 partition=place.partition,
                 start=max(span.end, one.start_offset),

@@ -12,7 +12,7 @@ PROBLEMS_MAX: Final = 100
 _FILES_NAMED: Final = 3
 
 
-class Kind(StrEnum):
+class AuditProblemKind(StrEnum):
     MISSING = "missing"
     """At the broker, and not in the table."""
     DOUBLED = "doubled"
@@ -28,8 +28,8 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    kind: Kind
+class AuditProblem:
+    kind: AuditProblemKind
     topic: str
     partition: int
     start: int
@@ -70,12 +70,12 @@ class Checked:
     """Records that have no row, as they cannot be decoded, and of which no table says where they are."""
     rows_by_file: dict[str, int | None] = field(default_factory=dict)
     """None if they could not all be read."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[AuditProblem] = field(default_factory=list)
     problem_count: int = 0
     is_outdated: bool = False
     """The broker has not any more what it had when this was planned."""
 
-    def add(self, problem: Problem) -> None:
+    def add(self, problem: AuditProblem) -> None:
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(problem)
@@ -110,7 +110,7 @@ class TableAudit:
     not_yet: int
     """Offsets that the topic has and the table does not have yet: nothing is wrong with them."""
     problem_count: int
-    problems: tuple[Problem, ...]
+    problems: tuple[AuditProblem, ...]
 
     @property
     def is_good(self) -> bool:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.lake.audit.comparison import Findings
-from flintmq.lake.audit.planning import Cell, Place, Stretch
-from flintmq.lake.audit.report import Kind
+from flintmq.lake.audit.planning import AuditLocation, AuditRange, OffsetCell
+from flintmq.lake.audit.report import AuditProblemKind
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import TableError
@@ -33,7 +33,7 @@ class LakeRows:
     """Of one stretch; may be read again."""
 
     def __init__(
-        self, store: Store, stretch: Stretch, findings: Findings, *, required: Sequence[str], sort: bool
+        self, store: Store, stretch: AuditRange, findings: Findings, *, required: Sequence[str], sort: bool
     ) -> None:
         """`required` are columns that every file has.
 
@@ -54,7 +54,7 @@ class LakeRows:
                 for one in cell.files:
                     yield from self._rows(one, cell)
 
-    def _sorted(self, cell: Cell) -> Iterator[pa.RecordBatch]:
+    def _sorted(self, cell: OffsetCell) -> Iterator[pa.RecordBatch]:
         batches = [batch for one in cell.files for batch in self._rows(one, cell)]
         if batches:
             table = pa.concat_tables(
@@ -63,7 +63,7 @@ class LakeRows:
             order = np.argsort(table.column("offset").to_numpy(), kind="stable")
             yield from table.take(pa.array(order)).combine_chunks().to_batches(BATCH_ROWS)
 
-    def _rows(self, one: DataFile, cell: Cell) -> Iterator[pa.RecordBatch]:
+    def _rows(self, one: DataFile, cell: OffsetCell) -> Iterator[pa.RecordBatch]:
         is_whole = cell.start <= one.start_offset and one.end_offset <= cell.end
         count = 0
         try:
@@ -95,13 +95,15 @@ class LakeRows:
 
     def _in_place(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Without the columns that are the same in every row, which are looked at here."""
-        place: Place = self._stretch.place
+        place: AuditLocation = self._stretch.place
         for name, value in ((_TOPIC, place.topic), (_PARTITION, place.partition)):
             at = batch.schema.get_field_index(name)
             if at >= 0:
                 others = _others(batch.column(at), value)
                 if others is not None:
-                    self._findings.differ(Kind.CHANGED, batch.column("offset").to_numpy()[others], name)
+                    self._findings.differ(
+                        AuditProblemKind.CHANGED, batch.column("offset").to_numpy()[others], name
+                    )
                 batch = batch.remove_column(at)
         return batch
 

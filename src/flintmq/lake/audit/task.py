@@ -21,8 +21,8 @@ from flintmq.arrow.scan.segment_planner import Task
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.lake.audit.comparison import Offsets, Unsorted, check_order, compare
-from flintmq.lake.audit.planning import Cell, Stretch
-from flintmq.lake.audit.report import Checked, Kind, Problem, runs, together
+from flintmq.lake.audit.planning import AuditRange, OffsetCell
+from flintmq.lake.audit.report import AuditProblem, AuditProblemKind, Checked, runs, together
 from flintmq.lake.audit.table_reader import LakeRows, Unreadable
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.row_decoder import ORIGIN, POISON, Shaper
@@ -36,7 +36,7 @@ _COMPARED = tuple(name for name in COLUMNS if name not in ("topic", "partition")
 class AuditTask:
     """Can be pickled."""
 
-    stretch: Stretch
+    stretch: AuditRange
     task: Task | None
     """How the broker's rows are read; None if it has them no more."""
     source: SourceOptions
@@ -86,8 +86,8 @@ def _told(task: AuditTask, why: Unreadable) -> Checked:
     one = why.file
     checked = Checked(rows_by_file={file.path: None for cell in task.stretch.cells for file in cell.files})
     checked.add(
-        Problem(
-            kind=Kind.UNREADABLE,
+        AuditProblem(
+            kind=AuditProblemKind.UNREADABLE,
             topic=task.stretch.place.topic,
             partition=task.stretch.place.partition,
             start=max(one.start_offset, task.stretch.start),
@@ -112,7 +112,10 @@ class _Audit:
     def run(self) -> Checked:
         if self._sort:
             self._tell(
-                Kind.MISPLACED, self._stretch.start, self._stretch.end, detail="rows are not sorted by offset"
+                AuditProblemKind.MISPLACED,
+                self._stretch.start,
+                self._stretch.end,
+                detail="rows are not sorted by offset",
             )
         required = ORIGIN if not self._task.shaper.is_raw else COLUMNS
         lake = LakeRows(self._task.store, self._stretch, self, required=required, sort=self._sort)
@@ -120,7 +123,9 @@ class _Audit:
             self._compare(lake)
         except (CorruptionError, RequestError) as why:
             detail = f"at the broker: {why}"
-            self._tell(Kind.UNREADABLE, self._stretch.start, self._stretch.end, files=(), detail=detail)
+            self._tell(
+                AuditProblemKind.UNREADABLE, self._stretch.start, self._stretch.end, files=(), detail=detail
+            )
         else:
             self._checked.rows_by_file = dict(lake.rows_by_file)
             return self._checked
@@ -159,15 +164,15 @@ class _Audit:
     def _undecodable(self, poison: pa.RecordBatch) -> None:
         self._checked.undecodable += poison.num_rows
         if self._task.poison_store is not None:
-            self.differ(Kind.MISSING, _offsets(poison), "error")
+            self.differ(AuditProblemKind.MISSING, _offsets(poison), "error")
 
     # ---- the quarantine's
 
     def _quarantine_rows(self) -> Iterator[pa.RecordBatch]:
         if not self._task.poison or self._task.poison_store is None:
             return
-        cell = Cell(start=self._stretch.start, end=self._stretch.end, files=self._task.poison)
-        stretch = Stretch(place=self._stretch.place, cells=(cell,), is_at_broker=True)
+        cell = OffsetCell(start=self._stretch.start, end=self._stretch.end, files=self._task.poison)
+        stretch = AuditRange(place=self._stretch.place, cells=(cell,), is_at_broker=True)
         for batch in LakeRows(
             self._task.poison_store, stretch, self, required=POISON.names, sort=True
         ).batches():
@@ -178,8 +183,8 @@ class _Audit:
     def equal(self, count: int) -> None:
         self._checked.compared += count
 
-    def differ(self, kind: Kind, offsets: Offsets, column: str | None = None) -> None:
-        if kind is Kind.FOREIGN and self._task.is_compacted:
+    def differ(self, kind: AuditProblemKind, offsets: Offsets, column: str | None = None) -> None:
+        if kind is AuditProblemKind.FOREIGN and self._task.is_compacted:
             self._checked.compacted += len(offsets)
             return
         for start, end in runs(offsets.tolist()):
@@ -187,7 +192,7 @@ class _Audit:
 
     def _tell(
         self,
-        kind: Kind,
+        kind: AuditProblemKind,
         start: int,
         end: int,
         *,
@@ -206,7 +211,7 @@ class _Audit:
                 }
             )
         self._checked.add(
-            Problem(
+            AuditProblem(
                 kind=kind,
                 topic=self._stretch.place.topic,
                 partition=self._stretch.place.partition,

@@ -20,7 +20,7 @@ from flintmq.lake.latest.merge import KIND, LATEST
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.piece_writer import Layout, Parquet
 from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.table import Change, Conflict, State, Table, TableError
+from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState
 from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _INPUTS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactReport:
     files_before: int
     """That were merged."""
     files_after: int
@@ -57,7 +57,7 @@ def compact(
     files_min: int = FILES_MIN,
     parquet: Parquet | None = None,
     tell: Callable[[int, int], None] = lambda done, total: None,
-) -> Compacted:
+) -> CompactReport:
     """`tell` hears how many files are merged, of how many."""
     if target_bytes <= 0 or files_min < 2:
         raise TableError("Files are merged up to a size above 0, two or more of them.")
@@ -85,7 +85,7 @@ def compact(
             done += kept
             commits += 1
     tell(total, total)
-    return Compacted(
+    return CompactReport(
         files_before=sum(len(one.inputs) for one, _ in done),
         files_after=len(done),
         bytes_before=sum(one.size for one, _ in done),
@@ -105,7 +105,7 @@ def commit_merges(table: Table, merged: Sequence[tuple[Merge, DataFile]]) -> lis
             return []
         removed = [present[part.path] for one, _ in ready for part in one.inputs]
         try:
-            table.commit(Change(base=state, added=[file for _, file in ready], removed=removed))
+            table.commit(TableChange(base=state, added=[file for _, file in ready], removed=removed))
         except Conflict:
             logger.info("%s changed while files were merged; the commit is made anew", table.location)
             continue
@@ -120,7 +120,7 @@ def commit_merges(table: Table, merged: Sequence[tuple[Merge, DataFile]]) -> lis
     )
 
 
-def _state_of(table: Table) -> State:
+def _state_of(table: Table) -> TableState:
     state = table.state()
     if state is None:
         raise TableError(f"The table at {table.location} is gone.")

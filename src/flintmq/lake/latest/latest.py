@@ -18,7 +18,7 @@ from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, La
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.piece_writer import Layout
 from flintmq.lake.tables import schema_evolution
-from flintmq.lake.tables.table import Change, Conflict, State, Table, TableError, TopicProgress
+from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _refresh(
             topic: TopicProgress(one.topic_id, one.next_offsets) for topic, one in given.progress.items()
         }
         state = target.commit(
-            Change(base=state, added=added, removed=removed, schema=schema, progress=progress)
+            TableChange(base=state, added=added, removed=removed, schema=schema, progress=progress)
         )
         logger.info("%s: %d offsets further, %d files written", target.location, offsets, len(added))
     return Refreshed(
@@ -125,11 +125,11 @@ def _refresh(
     )
 
 
-def _has_all(state: State, given: State) -> bool:
+def _has_all(state: TableState, given: TableState) -> bool:
     return schema_evolution.same(schema_evolution.merge(state.schema, given.schema), state.schema)
 
 
-def _steps(state: State, given: State, location: str) -> Iterator[tuple[str, int, int, int]]:
+def _steps(state: TableState, given: TableState, location: str) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, and the offsets that are new."""
     for topic, progress in given.progress.items():
         known = state.progress.get(topic)

@@ -19,7 +19,7 @@ from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
-from flintmq.lake.audit.planning import Place, Span, Stretch, plan_stretches
+from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
 from flintmq.lake.replay.task import Replayed, ReplayTask, replay_partition
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import SyncOptions
@@ -27,7 +27,7 @@ from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.file_names import digest_of
-from flintmq.lake.tables.table import State, Table, TableError
+from flintmq.lake.tables.table import Table, TableError, TableState
 from flintmq.lake.workers import in_workers
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
@@ -118,7 +118,7 @@ def replay(
     return found
 
 
-def _target(client: ClusterClient, name: str, state: State, source: str, table: Table) -> TopicView:
+def _target(client: ClusterClient, name: str, state: TableState, source: str, table: Table) -> TopicView:
     progress = state.progress.get(source)
     count = 1 + max(progress.next_offsets, default=0) if progress is not None else 1
     try:
@@ -163,7 +163,7 @@ def _checked_batch_bytes(client: ClusterClient, name: str, codec: Codec) -> int:
     return max(1, min(_BATCH_BYTES, room))
 
 
-def _stretches(table: Table, state: State, source: str) -> Mapping[int, tuple[Stretch, ...]]:
+def _stretches(table: Table, state: TableState, source: str) -> Mapping[int, tuple[AuditRange, ...]]:
     """By partition, with all of the table's files."""
     progress = state.progress.get(source)
     by_partition: dict[int, list[DataFile]] = {}
@@ -172,7 +172,9 @@ def _stretches(table: Table, state: State, source: str) -> Mapping[int, tuple[St
     found = {}
     for partition, files in sorted(by_partition.items()):
         end = 0 if progress is None else progress.next_offsets.get(partition, 0)
-        place = Place(topic=source, topic_id=bytes.fromhex(_topic_id(state, source)), partition=partition)
+        place = AuditLocation(
+            topic=source, topic_id=bytes.fromhex(_topic_id(state, source)), partition=partition
+        )
         stretches, problems = plan_stretches(files, place, Span(earliest=0, end=end))
         if problems:
             raise TableError(f"{problems[0]}; audit the table before it is replayed.")
@@ -180,7 +182,7 @@ def _stretches(table: Table, state: State, source: str) -> Mapping[int, tuple[St
     return found
 
 
-def _topic_id(state: State, source: str) -> str:
+def _topic_id(state: TableState, source: str) -> str:
     progress = state.progress.get(source)
     return "" if progress is None else progress.topic_id
 

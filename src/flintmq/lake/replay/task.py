@@ -24,14 +24,14 @@ from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.codec.encode import Rows, encode
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.client.batch_producer import RawProducer, Records
+from flintmq.client.batch_producer import BatchProducer, Records
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.lake.audit.comparison import Offsets
-from flintmq.lake.audit.planning import Stretch
-from flintmq.lake.audit.report import Kind
+from flintmq.lake.audit.planning import AuditRange
+from flintmq.lake.audit.report import AuditProblemKind
 from flintmq.lake.audit.table_reader import LakeRows
 from flintmq.lake.store.store import Store
 from flintmq.lake.tables.table import TableError
@@ -49,7 +49,7 @@ _TIMEOUT_MS_MAX: Final = 300_000
 class ReplayTask:
     """Can be pickled."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[AuditRange, ...]
     """Of one partition, in order."""
     store: Store
     source: SourceOptions
@@ -129,7 +129,7 @@ class _Replay:
             )
             if not cells:
                 continue
-            left = Stretch(place=stretch.place, cells=cells, is_at_broker=stretch.is_at_broker)
+            left = AuditRange(place=stretch.place, cells=cells, is_at_broker=stretch.is_at_broker)
             for batch in LakeRows(self._task.store, left, _Strict(), required=COLUMNS, sort=False).batches():
                 wanted = self._wanted(batch, start)
                 if wanted.num_rows:
@@ -147,7 +147,7 @@ class _Replay:
         return batch if is_wanted.all() else batch.filter(pa.array(is_wanted))
 
     def _write(self, batches: list[pa.RecordBatch], transaction: OpenedTransaction) -> int:
-        producer = RawProducer(self._client, codec=self._task.codec, transaction=transaction)
+        producer = BatchProducer(self._client, codec=self._task.codec, transaction=transaction)
         place = (self._task.topic, self._task.partition)
         count = 0
         for batch in batches:
@@ -197,7 +197,7 @@ class _Strict:
 
     def equal(self, count: int) -> None: ...
 
-    def differ(self, kind: Kind, offsets: Offsets, column: str | None = None) -> None:
+    def differ(self, kind: AuditProblemKind, offsets: Offsets, column: str | None = None) -> None:
         if len(offsets):
             raise TableError(
                 f"The row of offset {offsets[0]} is not of this topic and partition (its {column} is another); "

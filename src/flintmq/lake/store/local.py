@@ -17,14 +17,14 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from flintmq.lake.store.store import Entry, StoreError
+from flintmq.lake.store.store import StoredFile, StoreError
 
 _DRAFTS: Final = "_flintmq/drafts"
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
 _DRAFT_ATTEMPTS: Final = 8
 
 
-class LocalStore:
+class LocalFileStore:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
@@ -57,7 +57,7 @@ class LocalStore:
         except FileNotFoundError as error:
             raise StoreError(f"{self._name(path)} is not there.") from error
 
-    def list(self, prefix: str, *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredFile]:
         top = self._name(prefix)
         for folder, folders, names in os.walk(top):
             below = os.path.relpath(folder, self._folder).replace(os.sep, "/")
@@ -72,7 +72,7 @@ class LocalStore:
                     found = os.stat(os.path.join(folder, name))
                 except FileNotFoundError:
                     continue  # deleted since
-                yield Entry(path, found.st_size, found.st_mtime_ns // 1_000_000)
+                yield StoredFile(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def put(self, path: str, data: bytes) -> None:
         with self.draft() as draft, self._failing(path):

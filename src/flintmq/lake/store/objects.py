@@ -21,7 +21,7 @@ import pyarrow as pa
 from obstore import exceptions
 from obstore.store import S3Store
 
-from flintmq.lake.store.store import Entry, StoreError, open_store
+from flintmq.lake.store.store import StoredFile, StoreError, open_store
 
 UPLOAD_BYTES_MAX: Final = 5 * 1024**3
 """What S3 takes in one put; only such a put can be conditional."""
@@ -97,11 +97,11 @@ class ObjectStore:
         with self._failing(path):
             return memoryview(obstore.get_range(self._bucket, path, start=start, length=length))
 
-    def list(self, prefix: str, *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredFile]:
         with self._failing(prefix):
             for found in obstore.list(self._bucket, prefix=prefix or None, offset=after or None):
                 for one in found:
-                    yield Entry(one["path"], one["size"], int(one["last_modified"].timestamp() * 1000))
+                    yield StoredFile(one["path"], one["size"], int(one["last_modified"].timestamp() * 1000))
 
     def put(self, path: str, data: bytes) -> None:
         with self._failing(path):

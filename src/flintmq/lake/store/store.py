@@ -27,7 +27,7 @@ class StoreError(TableError):
     """The store failed, or refused; the message says which file, and why."""
 
 
-class Entry(NamedTuple):
+class StoredFile(NamedTuple):
     path: str
     size: int
     modified_ms: int
@@ -51,7 +51,7 @@ class Store(Protocol):
     def open(self, path: str) -> pa.NativeFile:
         """For reading parts of it; StoreError if there is no such file."""
 
-    def list(self, prefix: str, *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredFile]:
         """All files below a folder, however deep, whose path is behind `after`; in no order."""
 
     def put(self, path: str, data: bytes) -> None:
@@ -78,14 +78,14 @@ class Store(Protocol):
 
 def open_store(url: str, settings: Mapping[str, str] | None = None) -> Store:
     """Of a folder's path, `file://…` or `s3://…`; settings are named as in AWS_… variables, without AWS_."""
-    from flintmq.lake.store.local import LocalStore
+    from flintmq.lake.store.local import LocalFileStore
     from flintmq.lake.store.objects import ObjectStore
 
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return LocalStore(os.path.abspath(os.path.expanduser(url)))
+        return LocalFileStore(os.path.abspath(os.path.expanduser(url)))
     if scheme == "file":
-        return LocalStore(os.path.abspath("/" + rest.lstrip("/")))
+        return LocalFileStore(os.path.abspath("/" + rest.lstrip("/")))
     if scheme in ("s3", "s3a"):
         return ObjectStore(f"s3://{rest.rstrip('/')}", settings or {})
     raise StoreError(f"{url}: there is no store for {scheme}://; give a folder's path or s3://BUCKET/PREFIX.")

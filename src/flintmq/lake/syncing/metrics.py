@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from flintmq.metrics.declared import Kind, Metric
+from flintmq.metrics.declared import Metric, MetricType
 from flintmq.metrics.exposition import heading, label_text, number
 
 logger = logging.getLogger(__name__)
@@ -25,24 +25,27 @@ logger = logging.getLogger(__name__)
 _TOPIC: Final = ("topic", "table")
 _PARTITION: Final = ("topic", "table", "partition")
 
-COMMITS: Final = Metric("flintmq_lake_commits_total", Kind.COUNTER, "Commits to the table.", _TOPIC)
+COMMITS: Final = Metric("flintmq_lake_commits_total", MetricType.COUNTER, "Commits to the table.", _TOPIC)
 CONFLICTS: Final = Metric(
-    "flintmq_lake_conflicts_total", Kind.COUNTER, "Commits that somebody else was faster than.", _TOPIC
+    "flintmq_lake_conflicts_total", MetricType.COUNTER, "Commits that somebody else was faster than.", _TOPIC
 )
-ROWS: Final = Metric("flintmq_lake_rows_total", Kind.COUNTER, "Rows committed.", _TOPIC)
+ROWS: Final = Metric("flintmq_lake_rows_total", MetricType.COUNTER, "Rows committed.", _TOPIC)
 QUARANTINED: Final = Metric(
-    "flintmq_lake_quarantined_total", Kind.COUNTER, "Records that could not be decoded.", _TOPIC
+    "flintmq_lake_quarantined_total", MetricType.COUNTER, "Records that could not be decoded.", _TOPIC
 )
-FILES: Final = Metric("flintmq_lake_files_total", Kind.COUNTER, "Files committed.", _TOPIC)
-BYTES: Final = Metric("flintmq_lake_file_bytes_total", Kind.COUNTER, "Bytes of these files.", _TOPIC)
+FILES: Final = Metric("flintmq_lake_files_total", MetricType.COUNTER, "Files committed.", _TOPIC)
+BYTES: Final = Metric("flintmq_lake_file_bytes_total", MetricType.COUNTER, "Bytes of these files.", _TOPIC)
 SECONDS: Final = Metric(
-    "flintmq_lake_sync_seconds_total", Kind.COUNTER, "Time from plans to their commits.", _TOPIC
+    "flintmq_lake_sync_seconds_total", MetricType.COUNTER, "Time from plans to their commits.", _TOPIC
 )
 LAST: Final = Metric(
-    "flintmq_lake_last_sync_timestamp_seconds", Kind.GAUGE, "When the table last had all there was.", _TOPIC
+    "flintmq_lake_last_sync_timestamp_seconds",
+    MetricType.GAUGE,
+    "When the table last had all there was.",
+    _TOPIC,
 )
 LAG: Final = Metric(
-    "flintmq_lake_lag", Kind.GAUGE, "Offsets of the partition that the table does not have.", _PARTITION
+    "flintmq_lake_lag", MetricType.GAUGE, "Offsets of the partition that the table does not have.", _PARTITION
 )
 METRICS: Final = (COMMITS, CONFLICTS, ROWS, QUARANTINED, FILES, BYTES, SECONDS, LAST, LAG)
 
@@ -70,7 +73,7 @@ class Commit:
 
 
 @dataclass(slots=True)
-class Figures:
+class SyncMetrics:
     """Samples by metric and labels. They are counted by one thread, and may be read by another."""
 
     _samples: dict[Metric, dict[str, float]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from flintmq.arrow.codec.decode import COLUMNS
-from flintmq.arrow.scan.options import SourceOptions, Topics
+from flintmq.arrow.scan.options import SourceOptions, TopicSelection
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.errors import ConfigurationError
 from flintmq.lake.tables.partitioning import parse_partitioning
@@ -82,7 +82,7 @@ class SyncOptions:
         """
         return SourceOptions(
             bootstrap=self.bootstrap,
-            topics=Topics(names=self.topics),
+            topics=TopicSelection(names=self.topics),
             columns=COLUMNS,
             read_committed=True,
             fail_on_loss=True,

@@ -27,7 +27,7 @@ from flintmq.client.errors import ClientError
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.jobs import ATTEMPTS_MAX, Jobs, Tell, said
 from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.piece_writer import Target, Written, write_piece
+from flintmq.lake.syncing.piece_writer import PieceTarget, WrittenPiece, write_piece
 from flintmq.lake.syncing.planner import SyncError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Work:
 class Result:
     piece: int
     """The number of the work."""
-    written: Written | None = None
+    written: WrittenPiece | None = None
     error: str = ""
     """What was wrong with the data; empty if nothing was."""
     may_pass: bool = False
@@ -82,7 +82,7 @@ class PieceRunner:
     def run(
         self,
         work: Sequence[Work],
-        targets: Sequence[Target],
+        targets: Sequence[PieceTarget],
         *,
         tell: Tell = lambda done, total: None,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -122,7 +122,7 @@ def _results(table: pa.Table, count: int) -> list[Result]:
 
 
 def _writer(
-    work: Sequence[Work], targets: Sequence[Target]
+    work: Sequence[Work], targets: Sequence[PieceTarget]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in the workers."""
 
@@ -137,7 +137,7 @@ def _writer(
     return write
 
 
-def run_piece(number: int, task: Task, target: Target) -> Result:
+def run_piece(number: int, task: Task, target: PieceTarget) -> Result:
     try:
         return Result(piece=number, written=write_piece(task, target))
     except NewSchemas as error:

@@ -69,7 +69,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PieceTarget:
     """What is to be done with the records of one topic. Can be pickled."""
 
     source: SourceOptions
@@ -81,18 +81,18 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPiece:
     rows: tuple[DataFile, ...]
     poison: tuple[DataFile, ...] = ()
 
 
-def write_piece(task: Task, target: Target) -> Written:
+def write_piece(task: Task, target: PieceTarget) -> WrittenPiece:
     piece = range_of(task)
     poisoned = _Poisoned(target.digest)
     rows = _Files(piece, target.rows, poisoned)
     if target.shaper.is_raw and not target.rows.partitioning and (made := rows.made()) is not None:
         # All of the piece is in one file, and an earlier attempt has made it.
-        return Written((made,))
+        return WrittenPiece((made,))
     poison = None if target.poison is None else _Files(piece, target.poison, poisoned)
     try:
         for batch in read_task(task, target.shaper.columns, target.source):
@@ -101,7 +101,7 @@ def write_piece(task: Task, target: Target) -> Written:
                 poisoned.add(shaped.poison)
                 poison.add(shaped.poison)
             rows.add(shaped.rows)
-        return Written(rows.finish(), () if poison is None else poison.finish())
+        return WrittenPiece(rows.finish(), () if poison is None else poison.finish())
     finally:
         rows.close()
         if poison is not None:

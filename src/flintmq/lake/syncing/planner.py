@@ -43,7 +43,7 @@ class Gap(SyncError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SyncRequest:
     """A table as the plan needs to know it."""
 
     name: str
@@ -87,7 +87,7 @@ class SyncPlanner:
         return self._planner.earliest(self._planner.partitions(topics))
 
     def plan(
-        self, wanted: Mapping[str, Wanted], topics: Mapping[str, TopicView]
+        self, wanted: Mapping[str, SyncRequest], topics: Mapping[str, TopicView]
     ) -> dict[str, Plan | SyncError]:
         """By topic: a plan, or why there can be none. `topics` are as the broker has just told them."""
         partitions = [place for place in self._planner.partitions(topics) if place[0] in wanted]
@@ -124,7 +124,7 @@ class SyncPlanner:
         return plans
 
     def _start(
-        self, place: TopicPartition, table: Wanted, topic: TopicView, earliest: int, latest: int
+        self, place: TopicPartition, table: SyncRequest, topic: TopicView, earliest: int, latest: int
     ) -> int:
         progress = table.progress
         if progress is not None and progress.topic_id != topic.id.hex():

@@ -22,7 +22,7 @@ from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.piece_writer import Layout, with_footer
 from flintmq.lake.syncing.row_decoder import POISON
 from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.table import Change, Conflict, State, Table, TableError, TopicProgress
+from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Pending:
     files: tuple[DataFile, ...]
 
     @staticmethod
-    def of(state: State, topic: str) -> Pending | None:
+    def of(state: TableState, topic: str) -> Pending | None:
         """None also if the table has been rolled back since: what it says is then of rows that are gone."""
         text = state.properties.get(PENDING)
         if text is None:
@@ -145,7 +145,7 @@ class TableQuarantine:
             state = self._state()
             if pending.is_in(state.progress.get(pending.topic)):
                 return
-            change = Change(
+            change = TableChange(
                 base=state,
                 added=self._with_footers(pending.files),
                 progress={**state.progress, pending.topic: pending.progress},
@@ -166,7 +166,7 @@ class TableQuarantine:
             f"{self._table.location} was changed by others {_ATTEMPTS_MAX} times in a row; run the sync again"
         )
 
-    def _state(self) -> State:
+    def _state(self) -> TableState:
         state = self._table.state()
         if state is not None:
             return state

@@ -20,7 +20,7 @@ from flintmq.arrow.codec.arrays import HEADERS
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.client.batch_producer import RawProducer
+from flintmq.client.batch_producer import BatchProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
@@ -97,7 +97,7 @@ class TopicQuarantine:
         return pending.is_in(TopicProgress(pending.progress.topic_id, ours))
 
     def _write(self, pending: Pending, transaction: OpenedTransaction) -> None:
-        producer = RawProducer(self._client, codec=Codec.NONE, transaction=transaction)
+        producer = BatchProducer(self._client, codec=Codec.NONE, transaction=transaction)
         writer = RowWriter(self._client, producer, self._sink, first_partition=0)
         for one in pending.files:
             with self._store.open(one.path) as file:

@@ -26,10 +26,10 @@ from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
-from flintmq.lake.syncing.metrics import Commit, Figures
+from flintmq.lake.syncing.metrics import Commit, SyncMetrics
 from flintmq.lake.syncing.options import SyncOptions, make_options
 from flintmq.lake.syncing.piece_runner import PASSING, PieceRunner, Result, Stopped, Work
-from flintmq.lake.syncing.planner import Plan, SyncError, SyncPlanner, Wanted, range_of
+from flintmq.lake.syncing.planner import Plan, SyncError, SyncPlanner, SyncRequest, range_of
 from flintmq.lake.syncing.synced_table import Prepared, SyncedTable
 from flintmq.lake.tables.table import Conflict, TopicProgress
 
@@ -55,7 +55,7 @@ def sync(
     interval_s: float | None = None,
     on_commit: Callable[[Commit], None] = lambda commit: None,
     **options: Any,
-) -> Outcome:
+) -> SyncOutcome:
     """Let tables below `to` have what topics have; with `interval_s`, again and again until KeyboardInterrupt.
 
     `options` are those of `make_options`, and are named as on the command line: decode, schema, registry,
@@ -67,15 +67,15 @@ def sync(
         if interval_s is None:
             return under_way.run()
         under_way.follow(interval_s=interval_s)
-        return Outcome()
+        return SyncOutcome()
 
 
-class Unavailable(SyncError):
+class SyncUnavailable(SyncError):
     """Something that a sync needs is away, or never at rest; another time it may be there."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class SyncOutcome:
     """What a sync did."""
 
     commits: list[Commit] = field(default_factory=list)
@@ -95,7 +95,7 @@ class _Run:
 
     left: list[str]
     """Topics that are not where they should be yet."""
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: SyncOutcome = field(default_factory=SyncOutcome)
     goals: dict[str, Mapping[int, int]] = field(default_factory=dict)
     """The ends when it began, so that it ends however fast others write."""
     failures: dict[str, FlintError] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class _Run:
     def replan(self, topic: str) -> None:
         self.replans[topic] = self.replans.get(topic, 0) + 1
         if self.replans[topic] > _REPLANS_MAX:
-            raise Unavailable(
+            raise SyncUnavailable(
                 f"{topic}: the table or the topic has changed {_REPLANS_MAX} times in a row while it was synced; "
                 "see who else writes to the table, then sync again"
             )
@@ -144,8 +144,8 @@ def _together(failures: Mapping[str, FlintError]) -> FlintError:
     if len(failures) == 1:
         return next(iter(failures.values()))
     text = "\n".join(f"{topic}: {error}" for topic, error in failures.items())
-    may_pass = all(isinstance(error, (Unavailable, *PASSING)) for error in failures.values())
-    return Unavailable(text) if may_pass else SyncError(text)
+    may_pass = all(isinstance(error, (SyncUnavailable, *PASSING)) for error in failures.values())
+    return SyncUnavailable(text) if may_pass else SyncError(text)
 
 
 class Sync:
@@ -154,12 +154,12 @@ class Sync:
         spark: SparkSession,
         options: SyncOptions,
         *,
-        figures: Figures | None = None,
+        figures: SyncMetrics | None = None,
         tell: Callable[[int, int], None] = lambda done, total: None,
         on_commit: Callable[[Commit], None] = lambda commit: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.figures = figures or Figures()
+        self.figures = figures or SyncMetrics()
         self._options = options
         self._tell = tell
         self._on_commit = on_commit
@@ -185,7 +185,7 @@ class Sync:
         """Of any thread, or of a signal's handler: what runs ends soon, by Stopped if something was under way."""
         self._stop.set()
 
-    def run(self) -> Outcome:
+    def run(self) -> SyncOutcome:
         """Let the tables have all that was committed to the topics when this began.
 
         A topic that fails does not keep the others; what was wrong with it is raised when they are done.
@@ -209,7 +209,7 @@ class Sync:
                 failures = 0
             except Stopped:
                 return
-            except (Unavailable, *PASSING) as error:
+            except (SyncUnavailable, *PASSING) as error:
                 failures += 1
                 if failures >= _FAILURES_MAX:
                     raise
@@ -233,7 +233,7 @@ class Sync:
                 else:
                     prepared[name] = table
         planned = self._planner.plan(
-            {name: Wanted(one.location, one.progress) for name, one in prepared.items()}, topics
+            {name: SyncRequest(one.location, one.progress) for name, one in prepared.items()}, topics
         )
         plans: dict[str, Plan] = {}
         for name, plan in planned.items():
@@ -256,7 +256,7 @@ class Sync:
                     run.replan(name)
 
     def _commit(
-        self, table: Prepared, plan: Plan, results: list[Result], outcome: Outcome, begun: float
+        self, table: Prepared, plan: Plan, results: list[Result], outcome: SyncOutcome, begun: float
     ) -> bool:
         """Whether it is done, not to be planned again."""
         name = plan.topic.name
@@ -296,7 +296,7 @@ class Sync:
             logger.info("%s is planned again: %s", table.topic, failed[0].error)
             return False
         for one in failed:
-            raise Unavailable(one.error) if one.may_pass else SyncError(one.error)
+            raise SyncUnavailable(one.error) if one.may_pass else SyncError(one.error)
         return True
 
     def _publish(self, topic: str, next_offsets: Mapping[int, int]) -> None:

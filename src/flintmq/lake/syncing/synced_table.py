@@ -21,7 +21,7 @@ from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.piece_runner import Result
-from flintmq.lake.syncing.piece_writer import Layout, Target, Written
+from flintmq.lake.syncing.piece_writer import Layout, PieceTarget, WrittenPiece
 from flintmq.lake.syncing.planner import Plan
 from flintmq.lake.syncing.quarantine import Pending, Quarantine, TableQuarantine, with_pending
 from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
@@ -29,7 +29,7 @@ from flintmq.lake.syncing.table_decoding import SHAPE, Shapes
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.partitioning import check_partitioning
 from flintmq.lake.tables.schema_evolution import same
-from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, Table, TopicProgress
+from flintmq.lake.tables.table import Conflict, PartitionField, Table, TableChange, TableState, TopicProgress
 
 
 class SyncedTable:
@@ -56,7 +56,7 @@ class SyncedTable:
             schema=schema,
             partitioning=state.partitioning,
         )
-        target = Target(
+        target = PieceTarget(
             source=self._options.source,
             shaper=shaper,
             rows=layout,
@@ -65,7 +65,7 @@ class SyncedTable:
         )
         return Prepared(self._topic, self._table, state, target, quarantine, self._shapes)
 
-    def _create(self, topic: TopicView) -> State:
+    def _create(self, topic: TopicView) -> TableState:
         shaper = self._shapes.first(topic)
         check_partitioning(self._options.partitioning, shaper.schema)
         try:
@@ -80,7 +80,7 @@ class SyncedTable:
             assert state is not None
             return state
 
-    def _check_partitioning(self, state: State) -> None:
+    def _check_partitioning(self, state: TableState) -> None:
         asked = self._options.partitioning
         if asked and asked != tuple(state.partitioning):
             raise ConfigurationError(
@@ -88,7 +88,7 @@ class SyncedTable:
                 f"be by {_named(asked)} from now on; leave --partition-by out, or sync to another place with --to"
             )
 
-    def _quarantine_of(self, state: State) -> Quarantine | None:
+    def _quarantine_of(self, state: TableState) -> Quarantine | None:
         if self._options.decoding.is_raw:
             return None
         if self._quarantine is None:
@@ -100,8 +100,8 @@ class SyncedTable:
 class Prepared:
     topic: str
     _table: Table
-    _state: State
-    target: Target
+    _state: TableState
+    target: PieceTarget
     _quarantine: Quarantine | None
     _shapes: Shapes
 
@@ -127,7 +127,7 @@ class Prepared:
         """Schemas that values have, and whose columns the table is to have from the next plan on."""
         self._shapes.learn(schema_ids)
 
-    def commit(self, plan: Plan, written: Sequence[Written]) -> None:
+    def commit(self, plan: Plan, written: Sequence[WrittenPiece]) -> None:
         """Conflict if the table is not what the plan was made on."""
         progress = TopicProgress(plan.topic.id.hex(), dict(plan.next_offsets))
         poison = tuple(file for one in written for file in one.poison)
@@ -135,7 +135,7 @@ class Prepared:
         schema = self.target.rows.schema
         properties = {**self._state.properties, SHAPE: self._shapes.text}
         self._table.commit(
-            Change(
+            TableChange(
                 base=self._state,
                 added=[file for one in written for file in one.rows],
                 schema=None if same(schema, self._state.schema) else schema,

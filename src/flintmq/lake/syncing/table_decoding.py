@@ -25,7 +25,7 @@ from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.options import Decoding, SyncOptions
 from flintmq.lake.syncing.row_decoder import Shaper
-from flintmq.lake.tables.table import State
+from flintmq.lake.tables.table import TableState
 
 SHAPE: Final = "flintmq.shape"
 
@@ -58,7 +58,7 @@ class Shapes:
             self._shaper = self._made()
         return self._shaper
 
-    def of(self, state: State) -> Shaper:
+    def of(self, state: TableState) -> Shaper:
         kept, asked = kept_decoding(state), self._decoding
         if (kept.kind, kept.into) != (asked.kind, asked.into):
             raise ConfigurationError(
@@ -139,7 +139,7 @@ def _opened(decoding: Decoding) -> Any:
     )
 
 
-def kept_decoding(state: State) -> Decoding:
+def kept_decoding(state: TableState) -> Decoding:
     """How the rows of a table were made."""
     text = state.properties.get(SHAPE)
     return Decoding() if text is None else msgspec.json.decode(text, type=Decoding)

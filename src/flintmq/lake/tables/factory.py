@@ -56,9 +56,9 @@ def open_table(
         raise TableError(f"A table of the format {format} is in no catalog; leave the catalog out.")
     store = open_store(join(open_store(root, settings).url, name), settings)
     if format is Format.PARQUET:
-        from flintmq.lake.tables.parquet import PlainTable
+        from flintmq.lake.tables.parquet import ParquetTable
 
-        return PlainTable(store)
+        return ParquetTable(store)
     if format is Format.DELTA:
         from flintmq.lake.tables.delta.table import DeltaTable
 

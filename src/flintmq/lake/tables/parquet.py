@@ -25,7 +25,7 @@ from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, lines, new_id, parsed
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.properties import from_texts, to_texts
-from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, TableError, Transform
+from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState, Transform
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class _Content:
     files: Mapping[str, DataFile] = field(default_factory=dict)
 
 
-class PlainTable:
+class ParquetTable:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._log = CommitLog(store, LOG_FOLDER)
@@ -56,7 +56,7 @@ class PlainTable:
     def location(self) -> str:
         return self._store.url
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         content = self._latest()
         return None if content is None else _state(content)
 
@@ -66,7 +66,7 @@ class PlainTable:
         *,
         partitioning: Sequence[PartitionField] = (),
         properties: Mapping[str, str] | None = None,
-    ) -> State:
+    ) -> TableState:
         schema_evolution.check(schema)
         self._log.append(
             0, [_commit(), _table(schema, partitioning), {"properties": to_texts({}, properties or {})}]
@@ -76,7 +76,7 @@ class PlainTable:
         assert state is not None
         return state
 
-    def commit(self, change: Change) -> State:
+    def commit(self, change: TableChange) -> TableState:
         base = self._at(change.base)
         progress, properties = from_texts(base.texts)
         progress = progress if change.progress is None else dict(change.progress)
@@ -104,13 +104,13 @@ class PlainTable:
         self._checkpoint(self._content)
         return _state(self._content)
 
-    def evolved(self, state: State, schema: pa.Schema) -> pa.Schema:
+    def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         return schema_evolution.merge(state.schema, schema)
 
-    def files(self, state: State) -> Iterable[DataFile]:
+    def files(self, state: TableState) -> Iterable[DataFile]:
         return self._at(state).files.values()
 
-    def retained(self, state: State, *, since_ms: int) -> set[str]:
+    def retained(self, state: TableState, *, since_ms: int) -> set[str]:
         """Files that were in the table at some moment since."""
         found = {one.path for one in self.files(state)}
         for actions in self._log.backwards(int(state.version)):
@@ -119,7 +119,7 @@ class PlainTable:
             found.update(one["remove"] for one in actions if "remove" in one)
         return found
 
-    def _at(self, state: State) -> _Content:
+    def _at(self, state: TableState) -> _Content:
         if self._content is not None and str(self._content.version) == state.version:
             return self._content
         content = self._read(int(state.version))
@@ -245,10 +245,10 @@ def _file(kept: Mapping[str, Any]) -> DataFile:
     )
 
 
-def _state(content: _Content) -> State:
+def _state(content: _Content) -> TableState:
     progress, properties = from_texts(content.texts)
     assert content.schema is not None
-    return State(
+    return TableState(
         version=str(content.version),
         schema=content.schema,
         partitioning=content.partitioning,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 
 @dataclass(slots=True)
-class ColumnFigures:
+class ColumnStatistics:
     path: str
     """As Parquet has it: `headers.list.element.key`."""
     physical_type: str
@@ -29,17 +29,17 @@ class ColumnFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFigures:
+class FileStatistics:
     rows: int
-    columns: tuple[ColumnFigures, ...]
+    columns: tuple[ColumnStatistics, ...]
     split_offsets: tuple[int, ...]
     """Where row groups begin."""
 
 
-def figures_of(footer: bytes) -> FileFigures:
+def figures_of(footer: bytes) -> FileStatistics:
     metadata = pq.read_metadata(pa.BufferReader(footer))
     columns = tuple(
-        ColumnFigures(
+        ColumnStatistics(
             path=column.path,
             physical_type=column.physical_type,
             is_repeated=column.max_repetition_level > 0,
@@ -56,10 +56,10 @@ def figures_of(footer: bytes) -> FileFigures:
         if first.has_dictionary_page:
             starts.append(first.dictionary_page_offset)
         splits.append(min(starts))
-    return FileFigures(metadata.num_rows, columns, tuple(sorted(splits)))
+    return FileStatistics(metadata.num_rows, columns, tuple(sorted(splits)))
 
 
-def _add(figures: ColumnFigures, column: Any) -> None:
+def _add(figures: ColumnStatistics, column: Any) -> None:
     figures.size += column.total_compressed_size
     figures.values += column.num_values
     statistics = column.statistics if column.is_stats_set else None

@@ -66,7 +66,7 @@ class TopicProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TableState:
     """A table at one moment."""
 
     version: str
@@ -81,8 +81,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    base: State
+class TableChange:
+    base: TableState
     added: Sequence[DataFile] = ()
     removed: Sequence[DataFile] = ()
     """As `files` gave them; the rows in `added` take their place."""
@@ -99,7 +99,7 @@ class Table(Protocol):
     def location(self) -> str:
         """The root that files are written below: a folder's path or a URL."""
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         """None if there is no such table."""
 
     def create(
@@ -108,14 +108,14 @@ class Table(Protocol):
         *,
         partitioning: Sequence[PartitionField] = (),
         properties: Mapping[str, str] | None = None,
-    ) -> State:
+    ) -> TableState:
         """An empty table; Conflict if there is one."""
 
-    def commit(self, change: Change) -> State:
+    def commit(self, change: TableChange) -> TableState:
         """Conflict if the table is not in `change.base` any more. Whether it was done is known when this returns."""
 
-    def evolved(self, state: State, schema: pa.Schema) -> pa.Schema:
+    def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         """What writers are to write once `schema` is the table's, field ids and all; the table is left alone."""
 
-    def files(self, state: State) -> Iterable[DataFile]:
+    def files(self, state: TableState) -> Iterable[DataFile]:
         """All that are in the table, in no order; without footers."""

@@ -20,14 +20,14 @@ from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import (
-    Damage,
+    CompactionDamage,
+    CompactionFailure,
+    CompactionJob,
+    CompactionProgress,
+    CompactionSummary,
     Event,
-    Failure,
     GroupResult,
-    Job,
-    Progress,
     SegmentInput,
-    Summary,
 )
 from flintmq.storage.compaction.planning import Cleanable, cleanable
 from flintmq.storage.compaction.swap import (
@@ -40,7 +40,7 @@ from flintmq.storage.compaction.swap import (
     write_swap,
 )
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.log_dir import LogDir
 from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)
@@ -54,13 +54,13 @@ _RATE_MAX = float(1 << 40)
 class Compactions(Protocol):
     """Where passes run: a process of its own."""
 
-    def run(self, job: Job) -> AsyncGenerator[Event, None]:
+    def run(self, job: CompactionJob) -> AsyncGenerator[Event, None]:
         """The events of one pass. After a GroupResult the next one is made only when it is asked for."""
         ...
 
 
 @dataclass(slots=True)
-class Compacted:
+class CompactionResult:
     """What became of one log, over all passes."""
 
     passes: int = 0
@@ -71,9 +71,9 @@ class Compacted:
     phase: str = ""
     bytes_done: int = 0
     bytes_total: int = 0
-    watcher: Callable[[Compacted], object] | None = field(default=None, repr=False)
+    watcher: Callable[[CompactionResult], object] | None = field(default=None, repr=False)
 
-    def note(self, progress: Progress) -> None:
+    def note(self, progress: CompactionProgress) -> None:
         self.phase, self.bytes_done, self.bytes_total = (
             progress.phase,
             progress.bytes_done,
@@ -87,12 +87,12 @@ class Uncleanable(StorageError):
     """A pass could not be carried out; the log is as it was, or partly compacted."""
 
 
-class Cleaner:
+class LogCleaner:
     def __init__(
         self,
         compactions: Compactions,
         *,
-        folder: LogFolder,
+        folder: LogDir,
         clock: Clock,
         executor: Executor,
         config: Callable[[], BrokerConfig],
@@ -107,13 +107,13 @@ class Cleaner:
         """By topic id and partition: why."""
 
     async def compact(
-        self, partition: Partition, *, forced: bool = False, compacted: Compacted | None = None
-    ) -> Compacted:
+        self, partition: Partition, *, forced: bool = False, compacted: CompactionResult | None = None
+    ) -> CompactionResult:
         """Compact all that may be; when `forced` also what is in the active segment, which ends then.
 
         Uncleanable if that is not possible.
         """
-        compacted = compacted or Compacted()
+        compacted = compacted or CompactionResult()
         async with self._turn:
             await self._compact(partition, forced, compacted)
         return compacted
@@ -121,7 +121,7 @@ class Cleaner:
     def gave_up(self, partition: Partition) -> bool:
         return partition.index in self.uncleanable.get(partition.topic_id, ())
 
-    async def _compact(self, partition: Partition, forced: bool, compacted: Compacted) -> None:
+    async def _compact(self, partition: Partition, forced: bool, compacted: CompactionResult) -> None:
         log = partition.log
         if not log.is_made or partition.deleted:
             return
@@ -180,26 +180,26 @@ class Cleaner:
                 raise Uncleanable(f"{log.name} is gone.")
         raise Uncleanable(f"the start of {log.name} moves on and on")
 
-    async def _pass(self, partition: Partition, found: Cleanable, compacted: Compacted) -> None:
+    async def _pass(self, partition: Partition, found: Cleanable, compacted: CompactionResult) -> None:
         log, config = partition.log, self._config()
         await self._make_start_durable(partition)
         job = self._job(log, found, config)
-        summary: Summary | None = None
+        summary: CompactionSummary | None = None
         events = self._compactions.run(job)
         try:
             async for event in events:
                 if partition.deleted or log.offline is not None:
                     raise Uncleanable(f"{log.name} is gone.")
                 match event:
-                    case Progress():
+                    case CompactionProgress():
                         compacted.note(event)
                     case GroupResult():
                         await self._put_in_place(log, event)
-                    case Damage():
+                    case CompactionDamage():
                         self._found_damage(partition, event)
-                    case Failure():
+                    case CompactionFailure():
                         raise Uncleanable(event.reason)
-                    case Summary():
+                    case CompactionSummary():
                         summary = event
         except (FlintError, OSError):
             # ORDER: the process that writes such files is gone BEFORE they are removed.
@@ -229,9 +229,9 @@ class Cleaner:
         log.first_dirty_offset = summary.next_dirty_offset
         await self._executor.run(self._folder.checkpoint)
 
-    def _job(self, log: Log, found: Cleanable, config: BrokerConfig) -> Job:
+    def _job(self, log: Log, found: Cleanable, config: BrokerConfig) -> CompactionJob:
         topic = log.config
-        return Job(
+        return CompactionJob(
             folder=log.folder,
             segments=tuple(
                 SegmentInput(segment.base_offset, segment.size)
@@ -310,7 +310,7 @@ class Cleaner:
             log.go_offline(f"a compacted segment could not be put in place: {error}")
             raise LogOffline(log.offline) from error
 
-    def _found_damage(self, partition: Partition, damage: Damage) -> None:
+    def _found_damage(self, partition: Partition, damage: CompactionDamage) -> None:
         log = partition.log
         if not damage.checksum_is_right:
             log.note_corrupt(CorruptRange(damage.first_offset, damage.end_offset))

@@ -13,7 +13,7 @@ from flintmq.effects import Clock, Executor
 from flintmq.errors import StorageError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
-from flintmq.storage.log_dir import LogFolder
+from flintmq.storage.log_dir import LogDir
 from flintmq.storage.retention import Expired, expired
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _PARTITIONS_AT_ONCE = 500
 
 
-class Retained(NamedTuple):
+class RetentionResult(NamedTuple):
     """What retention did to one partition."""
 
     partition: Partition
@@ -32,10 +32,10 @@ class Retained(NamedTuple):
 
 
 async def retain(
-    partitions: Iterable[Partition], *, folder: LogFolder, clock: Clock, executor: Executor
-) -> list[Retained]:
+    partitions: Iterable[Partition], *, folder: LogDir, clock: Clock, executor: Executor
+) -> list[RetentionResult]:
     """Apply retention to these partitions, once."""
-    done: list[Retained] = []
+    done: list[RetentionResult] = []
     going: list[tuple[Partition, int]] = []
     for partition in partitions:
         one = _decide(partition, clock.now_ms())
@@ -54,7 +54,7 @@ async def retain(
     return done
 
 
-def _decide(partition: Partition, now_ms: int) -> Retained | None:
+def _decide(partition: Partition, now_ms: int) -> RetentionResult | None:
     log = partition.log
     if log.offline is not None or partition.deleted:
         return None
@@ -65,7 +65,7 @@ def _decide(partition: Partition, now_ms: int) -> Retained | None:
                 log.roll(now_ms)
             except StorageError as error:
                 logger.warning("%s keeps expired records: %s", log.name, error)
-                return Retained(partition, log.start_offset, None)
+                return RetentionResult(partition, log.start_offset, None)
         log.counters.retention_bytes += found.size
         logger.info(
             "%s: %d segments (%d bytes) below offset %d go, by %s",
@@ -75,4 +75,4 @@ def _decide(partition: Partition, now_ms: int) -> Retained | None:
             found.start_offset,
             found.reason.value,
         )
-    return Retained(partition, log.start_offset, found)
+    return RetentionResult(partition, log.start_offset, found)

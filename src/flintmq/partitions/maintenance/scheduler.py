@@ -16,10 +16,10 @@ from typing import Any
 
 from flintmq.effects import Clock, Executor
 from flintmq.errors import ErrorCode, FlintError, LogOffline, RequestError
-from flintmq.partitions.local_partitions import Partitions
-from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted, Compactions
+from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, Compactions, LogCleaner
 from flintmq.partitions.maintenance.retention import retain
-from flintmq.partitions.maintenance.scrub import Scrub, verify_log
+from flintmq.partitions.maintenance.scrub import Scrubber, verify_log
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.planning import dirtiest
@@ -39,7 +39,7 @@ class Action(Enum):
     VERIFY = "verify"
 
 
-class State(Enum):
+class TaskState(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
@@ -51,7 +51,7 @@ class PartitionTask:
     """How far a task is with one partition. What the counts mean depends on the action."""
 
     index: int
-    state: State = State.WAITING
+    state: TaskState = TaskState.WAITING
     phase: str = ""
     bytes_done: int = 0
     bytes_total: int = 0
@@ -65,7 +65,7 @@ class PartitionTask:
 
 
 @dataclass(slots=True)
-class Task:
+class MaintenanceTask:
     id: int
     topic: str
     action: Action
@@ -77,10 +77,10 @@ class Task:
         return self.over.is_set()
 
 
-class Upkeep:
+class MaintenanceScheduler:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: LocalPartitions,
         compactions: Compactions,
         *,
         clock: Clock,
@@ -92,14 +92,14 @@ class Upkeep:
         self._clock = clock
         self._executor = executor
         self._config = config
-        self.cleaner = Cleaner(
+        self.cleaner = LogCleaner(
             compactions, folder=self._folder, clock=clock, executor=executor, config=config
         )
-        self._scrub = Scrub(partitions, clock=clock, executor=executor, config=config)
+        self._scrub = Scrubber(partitions, clock=clock, executor=executor, config=config)
         self._retained_ms = clock.now_ms()
         self._cleaned_ms = clock.now_ms()
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, MaintenanceTask] = {}
         # Tasks end with the process: whoever asks the next one for a task of this one must not be told of another.
         self._last_id = clock.now_ms()
         self._verifying = asyncio.Lock()
@@ -163,19 +163,19 @@ class Upkeep:
 
     # ---- on demand
 
-    def start(self, action: Action, topic: str, partitions: Sequence[Partition]) -> Task:
+    def start(self, action: Action, topic: str, partitions: Sequence[Partition]) -> MaintenanceTask:
         if sum(not task.is_over for task in self._tasks.values()) >= TASKS_AT_ONCE:
             raise RequestError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TASKS_AT_ONCE} tasks are under way; try again later."
             )
         self._last_id += 1
-        task = Task(self._last_id, topic, action, [PartitionTask(one.index) for one in partitions])
+        task = MaintenanceTask(self._last_id, topic, action, [PartitionTask(one.index) for one in partitions])
         self._tasks[task.id] = task
         self._forget_old()
         self._begin(f"task {task.id}", lambda: self._carry_out(task, list(partitions)))
         return task
 
-    def find(self, task_id: int) -> Task | None:
+    def find(self, task_id: int) -> MaintenanceTask | None:
         return self._tasks.get(task_id)
 
     def _forget_old(self) -> None:
@@ -187,31 +187,31 @@ class Upkeep:
                 del self._tasks[old.id]
                 kept -= len(old.partitions)
 
-    async def _carry_out(self, task: Task, partitions: list[Partition]) -> None:
+    async def _carry_out(self, task: MaintenanceTask, partitions: list[Partition]) -> None:
         work = {Action.COMPACT: self._compact, Action.RETAIN: self._retain, Action.VERIFY: self._verify}
         try:
             for partition, part in zip(partitions, task.partitions, strict=True):
-                part.state = State.RUNNING
+                part.state = TaskState.RUNNING
                 try:
                     if partition.log.offline is not None:
                         raise LogOffline(partition.log.offline)
                     await work[task.action](partition, part)
-                    part.state = State.DONE
+                    part.state = TaskState.DONE
                 except (FlintError, OSError) as error:
-                    part.state, part.error = State.FAILED, str(error)
+                    part.state, part.error = TaskState.FAILED, str(error)
         finally:
             for part in task.partitions:
-                if part.state in (State.WAITING, State.RUNNING):
-                    part.state, part.error = State.FAILED, "given up, for the broker stops or has a fault"
+                if part.state in (TaskState.WAITING, TaskState.RUNNING):
+                    part.state, part.error = TaskState.FAILED, "given up, for the broker stops or has a fault"
             task.over.set()
 
     async def _compact(self, partition: Partition, part: PartitionTask) -> None:
-        def note(compacted: Compacted) -> None:
+        def note(compacted: CompactionResult) -> None:
             part.phase = compacted.phase
             part.bytes_done, part.bytes_total = compacted.bytes_done, compacted.bytes_total
 
         self.cleaner.uncleanable.get(partition.topic_id, {}).pop(partition.index, None)
-        done = await self.cleaner.compact(partition, forced=True, compacted=Compacted(watcher=note))
+        done = await self.cleaner.compact(partition, forced=True, compacted=CompactionResult(watcher=note))
         part.bytes_before, part.bytes_after = done.bytes_before, done.bytes_after
         part.records_before, part.records_after = done.records_before, done.records_after
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from flintmq.effects import Clock, Executor
-from flintmq.partitions.local_partitions import Partitions
+from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.log import Log
@@ -25,7 +25,7 @@ _PIECE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Place:
+class ScrubPosition:
     """How far one log is read: within the segment at `base_offset`, or before the first that lies beyond it."""
 
     base_offset: int = -1
@@ -40,10 +40,10 @@ class Place:
         self.segment = segment
 
 
-class Scrub:
+class Scrubber:
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: LocalPartitions,
         *,
         clock: Clock,
         executor: Executor,
@@ -54,7 +54,7 @@ class Scrub:
         self._executor = executor
         self._config = config
         self._waiting: list[Partition] = []
-        self._place = Place()
+        self._place = ScrubPosition()
         self._round_began_ms: int | None = None
         self._stepped = clock.monotonic()
         self._credit = 0.0
@@ -78,7 +78,7 @@ class Scrub:
             except OSError as error:
                 # Said once a round; whoever wants these records is told by the same disk.
                 logger.error("a segment of %s cannot be read: %s", partition.log.name, error)
-                self._place = Place(self._place.base_offset + 1)
+                self._place = ScrubPosition(self._place.base_offset + 1)
                 continue
             if read is None:
                 self._next()
@@ -99,20 +99,20 @@ class Scrub:
 
     def _next(self) -> None:
         self._waiting.pop()
-        self._place = Place()
+        self._place = ScrubPosition()
 
 
-class Piece(NamedTuple):
+class ScrubChunk(NamedTuple):
     size: int
     records: int
 
 
-_NOTHING = Piece(0, 0)
+_NOTHING = ScrubChunk(0, 0)
 
 
 async def scrub_piece(
-    log: Log, place: Place, limit: int, executor: Executor, *, with_active: bool = False
-) -> Piece | None:
+    log: Log, place: ScrubPosition, limit: int, executor: Executor, *, with_active: bool = False
+) -> ScrubChunk | None:
     """Read on from `place`; what was read, or None at the end of what is sealed."""
     segments = log.segments if with_active else log.segments[:-1]
     at = next((at for at, one in enumerate(segments) if one.base_offset >= place.base_offset), None)
@@ -146,12 +146,14 @@ async def scrub_piece(
     place.position, place.next_offset = found.position, found.next_offset
     if found.position >= segment.size:
         place.base_offset, place.segment = segment.base_offset + 1, None
-    return Piece(found.position - position, found.records)
+    return ScrubChunk(found.position - position, found.records)
 
 
-async def verify_log(partition: Partition, executor: Executor, note: Callable[[int, int], object]) -> Piece:
+async def verify_log(
+    partition: Partition, executor: Executor, note: Callable[[int, int], object]
+) -> ScrubChunk:
     """The same for one whole log at full speed. The damage that there is stands in its `corrupt` afterwards."""
-    log, place, size, records = partition.log, Place(), 0, 0
+    log, place, size, records = partition.log, ScrubPosition(), 0, 0
     total, end_offset = log.size, log.end_offset
     while not partition.deleted and place.base_offset < end_offset:
         read = await scrub_piece(log, place, _PIECE_BYTES, executor, with_active=True)
@@ -159,4 +161,4 @@ async def verify_log(partition: Partition, executor: Executor, note: Callable[[i
             break
         size, records = size + read.size, records + read.records
         note(size, max(total, size))
-    return Piece(size, records)
+    return ScrubChunk(size, records)

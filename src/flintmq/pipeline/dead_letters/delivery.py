@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from flintmq.arrow.scan.options import SourceOptions, Topics
+from flintmq.arrow.scan.options import SourceOptions, TopicSelection
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError
-from flintmq.pipeline.dead_letters.publisher import Publisher
+from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
 from flintmq.pipeline.dead_letters.record_lookup import InTheirTopics, Originals
 from flintmq.pipeline.dead_letters.staging import read_staged, staged
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
-from flintmq.pipeline.runtime.progress import Figures
+from flintmq.pipeline.runtime.progress import RunProgress
 from flintmq.pipeline.sources.frames import otherwise_of
 from flintmq.pipeline.spec.model import Pipeline, TopicSource
 from flintmq.pipeline.spec.parts import DROP
@@ -26,8 +26,10 @@ from flintmq.pipeline.spec.parts import DROP
 logger = logging.getLogger(__name__)
 
 
-class Delivery:
-    def __init__(self, checkpoint: Checkpoint, publisher: Publisher | None, dropping: set[str]) -> None:
+class DeadLetterDelivery:
+    def __init__(
+        self, checkpoint: Checkpoint, publisher: DeadLetterPublisher | None, dropping: set[str]
+    ) -> None:
         """`dropping` are sources whose bad records are only counted."""
         self._checkpoint = checkpoint
         self._publisher = publisher
@@ -48,7 +50,7 @@ class Delivery:
             if batch > committed and not is_written(batch):
                 self._checkpoint.store.delete(paths)
 
-    def deliver(self, sink: str, figures: Figures, *, is_last: bool) -> None:
+    def deliver(self, sink: str, figures: RunProgress, *, is_last: bool) -> None:
         """What the committed batches of a sink have found. If there is no later look, it must succeed now."""
         last = figures.sinks[sink].batch
         if last <= self._done.get(sink, -1) and not is_last:
@@ -65,11 +67,11 @@ class Delivery:
             return
         self._done[sink] = min(last, committed)
 
-    def deliver_all(self, figures: Figures) -> None:
+    def deliver_all(self, figures: RunProgress) -> None:
         """What all committed batches have found, of all sinks that ever ran, in one transaction."""
         self._publish(self._checkpoint.sinks(), figures)
 
-    def _publish(self, sinks: Sequence[str], figures: Figures) -> None:
+    def _publish(self, sinks: Sequence[str], figures: RunProgress) -> None:
         store = self._checkpoint.store
         paths = [path for sink in sinks for path in self._committed(sink)]
         if not paths:
@@ -103,7 +105,7 @@ def delivery_of(
     owner: str | None = None,
     run: str = "",
     originals: Callable[[ClusterClient, SourceOptions], Originals] = InTheirTopics,
-) -> Iterator[Delivery]:
+) -> Iterator[DeadLetterDelivery]:
     """`owner` is the id of the pipeline's own checkpoint, where this is another."""
     dropping = {
         name
@@ -111,13 +113,13 @@ def delivery_of(
         if isinstance(source, TopicSource) and otherwise_of(pipeline, source) == DROP
     }
     if pipeline.dead_letters is None:
-        yield Delivery(checkpoint, None, dropping)
+        yield DeadLetterDelivery(checkpoint, None, dropping)
         return
     bootstrap = tuple(parse_addresses(pipeline.bootstrap_servers))
     with ClusterClient(bootstrap, client_id="flintmq-pipeline") as client:
         topic = str(pipeline.dead_letters.topic)
-        found = originals(client, SourceOptions(bootstrap, Topics(), ()))
-        publisher = Publisher(
+        found = originals(client, SourceOptions(bootstrap, TopicSelection(), ()))
+        publisher = DeadLetterPublisher(
             client, topic, pipeline=pipeline.name, checkpoint=owner or checkpoint.id, run=run, originals=found
         )
-        yield Delivery(checkpoint, publisher, dropping)
+        yield DeadLetterDelivery(checkpoint, publisher, dropping)

@@ -24,13 +24,13 @@ from flintmq.arrow.write.options import SinkOptions
 from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.admin.topics import TopicPartition
-from flintmq.client.batch_producer import RawProducer
+from flintmq.client.batch_producer import BatchProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.pipeline.dead_letters.record_lookup import Letter, Originals
+from flintmq.pipeline.dead_letters.record_lookup import DeadLetter, Originals
 from flintmq.pipeline.dead_letters.staging import Dead
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
@@ -54,7 +54,7 @@ _ROWS_MAX: Final = 10_000
 Offsets = dict[TopicPartition, int]
 
 
-class Publisher:
+class DeadLetterPublisher:
     """Of one pipeline's run."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Publisher:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _write(self, letters: Sequence[Letter], transaction: OpenedTransaction) -> int:
+    def _write(self, letters: Sequence[DeadLetter], transaction: OpenedTransaction) -> int:
         ends: dict[str, Offsets] = {}
         left: set[int] = set()
         for group, of_group in self._by_group(letters).items():
@@ -112,7 +112,7 @@ class Publisher:
         new = [letters[at] for at in sorted(left)]
         if not new:
             return 0
-        producer = RawProducer(self._client, codec=Codec.NONE, transaction=transaction)
+        producer = BatchProducer(self._client, codec=Codec.NONE, transaction=transaction)
         writer = RowWriter(self._client, producer, SinkOptions((), topic=self._topic), first_partition=0)
         for at in range(0, len(new), _ROWS_MAX):
             writer.write(self._rows(new[at : at + _ROWS_MAX]))
@@ -124,7 +124,7 @@ class Publisher:
         logger.info("%s: %d dead letters are in the topic %s", self._pipeline, len(new), self._topic)
         return len(new)
 
-    def _by_group(self, letters: Sequence[Letter]) -> dict[str, list[int]]:
+    def _by_group(self, letters: Sequence[DeadLetter]) -> dict[str, list[int]]:
         """The indices of letters, by the groups whose offsets say whether they were published."""
         found: dict[str, list[int]] = {}
         for at, one in enumerate(letters):
@@ -174,7 +174,7 @@ class Publisher:
 
         call_coordinator(self._client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
-    def _rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
+    def _rows(self, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
         keys: list[str] = []
         values: list[bytes | None] = []
         ends = [0]
@@ -199,7 +199,7 @@ class Publisher:
             names=["key", "value", "headers"],
         )
 
-    def _about(self, letter: Letter) -> dict[str, bytes]:
+    def _about(self, letter: DeadLetter) -> dict[str, bytes]:
         dead = letter.dead
         about = {
             "flintmq.pipeline": self._pipeline.encode(),

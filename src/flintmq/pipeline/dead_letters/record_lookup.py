@@ -28,7 +28,7 @@ _GAP_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     dead: Dead
     """Where the record was first, and why it is dead."""
     place: TopicPartition
@@ -42,7 +42,7 @@ class Letter:
 
 
 class Originals(Protocol):
-    def find(self, dead: Sequence[Dead]) -> list[Letter]: ...
+    def find(self, dead: Sequence[Dead]) -> list[DeadLetter]: ...
 
 
 class InTheirTopics:
@@ -53,7 +53,7 @@ class InTheirTopics:
         # What is gone is told in the letter; the others are to be published all the same.
         self._options = replace(options, fail_on_loss=False)
 
-    def find(self, dead: Sequence[Dead]) -> list[Letter]:
+    def find(self, dead: Sequence[Dead]) -> list[DeadLetter]:
         by_place: dict[TopicPartition, set[int]] = {}
         for one in dead:
             if not one.is_whole:
@@ -67,13 +67,13 @@ class InTheirTopics:
         return [self._letter(one, found.get(((one.topic, one.partition), one.offset))) for one in dead]
 
     @staticmethod
-    def _letter(dead: Dead, row: Mapping[str, Any] | None) -> Letter:
+    def _letter(dead: Dead, row: Mapping[str, Any] | None) -> DeadLetter:
         place = (dead.topic, dead.partition)
         if dead.is_whole:
-            return Letter(dead, place, dead.offset, dead.key, dead.value, dead.headers or ())
+            return DeadLetter(dead, place, dead.offset, dead.key, dead.value, dead.headers or ())
         if row is None:
-            return Letter(dead, place, dead.offset, is_lost=True)
-        return Letter(dead, place, dead.offset, row["key"], row["value"], row["headers"] or ())
+            return DeadLetter(dead, place, dead.offset, is_lost=True)
+        return DeadLetter(dead, place, dead.offset, row["key"], row["value"], row["headers"] or ())
 
     def _read(
         self, place: TopicPartition, start: int, end: int, offsets: npt.NDArray[np.int64]

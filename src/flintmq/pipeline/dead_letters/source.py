@@ -25,11 +25,11 @@ from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offset
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.publisher import PREFIX, REPLAYS
-from flintmq.pipeline.dead_letters.record_lookup import Letter
+from flintmq.pipeline.dead_letters.record_lookup import DeadLetter
 from flintmq.pipeline.dead_letters.staging import Dead, Stage, named
 from flintmq.pipeline.sources.decoders import decoder_of
 from flintmq.pipeline.sources.decoding import Places, Shaping
-from flintmq.pipeline.sources.frames import Reading, load_decoded, otherwise_of, topic_options
+from flintmq.pipeline.sources.frames import SourceFrame, load_decoded, otherwise_of, topic_options
 from flintmq.pipeline.spec.model import TopicSource
 from flintmq.pipeline.spec.parts import DEAD_LETTER, DROP
 
@@ -79,7 +79,7 @@ def is_for(told: Mapping[str, str], queries: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class LetterShaping(Shaping):
+class DeadLetterShaping(Shaping):
     wanted: Wanted = Wanted("", (), ())
 
     @property
@@ -110,7 +110,7 @@ def told_of(headers: Sequence[Mapping[str, Any]] | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetterReading(Reading):
+class DeadLetterReading(SourceFrame):
     steps: tuple[str, ...] = ()
     """Those whose dead letters the sink has missed."""
     checkpoint: str = ""
@@ -139,7 +139,7 @@ class LetterReading(Reading):
             return self._raw_letters(options, wanted)
         checked = parse(topic_options(self.pipeline, source))
         otherwise = otherwise_of(self.pipeline, source)
-        shaping = LetterShaping(
+        shaping = DeadLetterShaping(
             source.name,
             decoder_of(self.pipeline, source, checked, self.schemas),
             None if source.decode.into is None else str(source.decode.into),
@@ -191,7 +191,7 @@ def _told(name: str) -> Any:
 
 class _Told(NamedTuple):
     told: Mapping[str, str]
-    letter: Letter
+    letter: DeadLetter
 
 
 class InDeadLetters:
@@ -206,7 +206,7 @@ class InDeadLetters:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
 
-    def find(self, dead: Sequence[Dead]) -> list[Letter]:
+    def find(self, dead: Sequence[Dead]) -> list[DeadLetter]:
         wanted = {(one.topic, one.partition, one.offset) for one in dead}
         found: dict[tuple[str, int, int], list[_Told]] = {}
         for place, wanted_range in self._ranges().items():
@@ -221,7 +221,7 @@ class InDeadLetters:
                         found.setdefault(first, []).append(_Told(told, _letter(row, place, told)))
         return [self._found(one, found) for one in dead]
 
-    def _found(self, dead: Dead, found: Mapping[tuple[str, int, int], Sequence[_Told]]) -> Letter:
+    def _found(self, dead: Dead, found: Mapping[tuple[str, int, int], Sequence[_Told]]) -> DeadLetter:
         """The last of those that its queries have taken."""
         of_record = found.get((dead.topic, dead.partition, dead.offset), ())
         taken = [one for one in of_record if is_for(one.told, dead.queries)]
@@ -245,9 +245,9 @@ class InDeadLetters:
         }
 
 
-def _letter(row: Mapping[str, Any], place: TopicPartition, told: Mapping[str, str]) -> Letter:
+def _letter(row: Mapping[str, Any], place: TopicPartition, told: Mapping[str, str]) -> DeadLetter:
     attempt = int(told["attempt"]) if told.get("attempt", "").isdecimal() else 1
     dead = Dead(told["topic"], int(told["partition"]), int(told["offset"]), told["step"], "")
-    return Letter(
+    return DeadLetter(
         dead, place, row["offset"], row["key"], row["value"], row["headers"] or (), attempt=attempt + 1
     )

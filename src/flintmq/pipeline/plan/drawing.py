@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from flintmq.pipeline.plan.descriptions import dead_letter_origins, describe, describe_run
-from flintmq.pipeline.plan.layout import GAP, Cell, place, rows
+from flintmq.pipeline.plan.layout import GAP, LayoutCell, place, rows
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import Pipeline
 
@@ -41,7 +41,7 @@ def draw(pipeline: Pipeline, *, width: int = 100, is_ascii: bool = False) -> str
     nodes = graph.order()
     numbers = {id(node): at for at, node in enumerate(nodes)}
     made = rows([[numbers[id(one)] for one in graph.inputs(node)] for node in nodes])
-    texts: dict[Cell, list[str]] = {}
+    texts: dict[LayoutCell, list[str]] = {}
     for row in made:
         for cell in row:
             if cell.is_box:
@@ -82,7 +82,7 @@ def _tail(pipeline: Pipeline, width: int) -> list[str]:
 # ---- boxes
 
 
-def _room(row: Sequence[Cell], width: int) -> int:
+def _room(row: Sequence[LayoutCell], width: int) -> int:
     """For the text of each box in a row."""
     boxes = [cell for cell in row if cell.is_box]
     passing = sum(cell.width + GAP for cell in row if not cell.is_box)
@@ -128,7 +128,7 @@ def _columns(char: str) -> int:
 # ---- the picture
 
 
-def _picture(made: Sequence[Sequence[Cell]], texts: dict[Cell, list[str]]) -> Iterator[str]:
+def _picture(made: Sequence[Sequence[LayoutCell]], texts: dict[LayoutCell, list[str]]) -> Iterator[str]:
     for at, row in enumerate(made):
         if at:
             yield from _between(made[at - 1], row)
@@ -142,7 +142,7 @@ def _picture(made: Sequence[Sequence[Cell]], texts: dict[Cell, list[str]]) -> It
             yield _joined(pieces)
 
 
-def _box_line(cell: Cell, texts: Sequence[str], line: int) -> str:
+def _box_line(cell: LayoutCell, texts: Sequence[str], line: int) -> str:
     inner = cell.width - 4
     if line == 0:
         title = texts[0].rstrip()
@@ -163,7 +163,7 @@ def _joined(pieces: Sequence[tuple[int, str]]) -> str:
     return found
 
 
-def _between(above: Sequence[Cell], below: Sequence[Cell]) -> Iterator[str]:
+def _between(above: Sequence[LayoutCell], below: Sequence[LayoutCell]) -> Iterator[str]:
     """The lines from one row to the next: each line that bends has a track, a row of text of its own for its span."""
     entries: dict[int, list[int]] = {}
     for cell in below:

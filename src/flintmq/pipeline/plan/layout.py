@@ -20,7 +20,7 @@ _SWEEPS: Final = 4
 
 
 @dataclass(eq=False)
-class Cell:
+class LayoutCell:
     """A box, or the place where a line passes."""
 
     line: int
@@ -28,8 +28,8 @@ class Cell:
     is_box: bool
     width: int = _PASSING
     left: int = 0
-    above: list[Cell] = field(default_factory=list)
-    below: list[Cell] = field(default_factory=list)
+    above: list[LayoutCell] = field(default_factory=list)
+    below: list[LayoutCell] = field(default_factory=list)
     exit: int = 0
     """The column where its line leaves at the bottom."""
     entries: list[tuple[int, int]] = field(default_factory=list)
@@ -53,18 +53,18 @@ def ranks(inputs: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-def rows(inputs: Sequence[Sequence[int]]) -> list[list[Cell]]:
+def rows(inputs: Sequence[Sequence[int]]) -> list[list[LayoutCell]]:
     """Cells in rows, ordered so that few lines cross; without widths yet."""
     rank = ranks(inputs)
     last = [
         max([rank[at], *(rank[to] - 1 for to, reads in enumerate(inputs) if at in reads)])
         for at in range(len(rank))
     ]
-    made: list[list[Cell]] = [[] for _ in range(max(rank, default=-1) + 1)]
-    by_place: dict[tuple[int, int], Cell] = {}
+    made: list[list[LayoutCell]] = [[] for _ in range(max(rank, default=-1) + 1)]
+    by_place: dict[tuple[int, int], LayoutCell] = {}
     for node, first in enumerate(rank):
         for at in range(first, last[node] + 1):
-            cell = Cell(node, at == first)
+            cell = LayoutCell(node, at == first)
             by_place[node, at] = cell
             made[at].append(cell)
             if at > first:
@@ -76,7 +76,7 @@ def rows(inputs: Sequence[Sequence[int]]) -> list[list[Cell]]:
     return made
 
 
-def place(made: Sequence[Sequence[Cell]], *, width: int) -> None:
+def place(made: Sequence[Sequence[LayoutCell]], *, width: int) -> None:
     """Give every cell its columns, in a picture that is so wide where that is possible, and every line its own."""
     widest = max(range(len(made)), key=lambda at: sum(cell.width + GAP for cell in made[at]))
     _pack(made[widest], [0.0] * len(made[widest]), width)
@@ -90,12 +90,12 @@ def place(made: Sequence[Sequence[Cell]], *, width: int) -> None:
             cell.exit = cell.left + cell.width // 2 if cell.is_box else cell.entries[0][0]
 
 
-def _connect(above: Cell, below: Cell) -> None:
+def _connect(above: LayoutCell, below: LayoutCell) -> None:
     above.below.append(below)
     below.above.append(above)
 
 
-def _untangle(made: list[list[Cell]]) -> None:
+def _untangle(made: list[list[LayoutCell]]) -> None:
     for sweep in range(_SWEEPS):
         downward = sweep % 2 == 0
         for row in made if downward else reversed(made):
@@ -109,13 +109,13 @@ def _untangle(made: list[list[Cell]]) -> None:
             row.sort(key=lambda cell: place_of[cell])
 
 
-def _middle(near: Sequence[Cell], cell: Cell) -> float:
+def _middle(near: Sequence[LayoutCell], cell: LayoutCell) -> float:
     if not near:
         return 0.0
     return fmean([one.left + one.width / 2 for one in near]) - cell.width / 2
 
 
-def _pack(row: Sequence[Cell], wanted: Sequence[float], width: int) -> None:
+def _pack(row: Sequence[LayoutCell], wanted: Sequence[float], width: int) -> None:
     """As near to what is wanted as the neighbours allow; never off the left edge."""
     edge = 0
     for cell, left in zip(row, wanted, strict=True):
@@ -127,7 +127,7 @@ def _pack(row: Sequence[Cell], wanted: Sequence[float], width: int) -> None:
         edge = cell.left - GAP
 
 
-def _enter(row: Sequence[Cell], exits: Mapping[int, int]) -> None:
+def _enter(row: Sequence[LayoutCell], exits: Mapping[int, int]) -> None:
     """Columns for lines that come in: straight from above where that is in reach, and no other line's column."""
     for cell in row:
         coming = sorted(cell.above, key=lambda one: one.exit)
@@ -142,9 +142,9 @@ def _enter(row: Sequence[Cell], exits: Mapping[int, int]) -> None:
             cell.entries.append((column, one.line))
 
 
-def _inside(cell: Cell) -> range:
+def _inside(cell: LayoutCell) -> range:
     return range(cell.left + 2, cell.right - 2) if cell.is_box else range(cell.left, cell.right)
 
 
-def _is_within(column: int, cell: Cell) -> bool:
+def _is_within(column: int, cell: LayoutCell) -> bool:
     return column in _inside(cell)

@@ -17,7 +17,7 @@ from flintmq.pipeline.dead_letters.staging import Stage
 from flintmq.pipeline.runtime.spark_problems import be_quiet, telling
 from flintmq.pipeline.runtime.steps import Steps
 from flintmq.pipeline.sources.decoded_source import FlintMQDecoded
-from flintmq.pipeline.sources.frames import Reading, otherwise_of
+from flintmq.pipeline.sources.frames import SourceFrame, otherwise_of
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import AnyNode, Pipeline, SinkBase, StateStep, TopicSource
 from flintmq.pipeline.spec.origin import asked_for, python_files
@@ -70,7 +70,7 @@ def compile_pipeline(
     *,
     stage: Stage | None = None,
     schemas: MutableMapping[str, Any] | None = None,
-    reading: Callable[..., Reading] = Reading,
+    reading: Callable[..., SourceFrame] = SourceFrame,
 ) -> Compiled:
     """PipelineError has all that is wrong. `spark` is a session of `own_session`."""
     graph = Graph(pipeline)
@@ -121,7 +121,7 @@ def _other_brokers(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(Rule.DEAD_LETTERS, place, message, hint)
 
 
-def _made(node: AnyNode, sources: Reading, steps: Steps, frames: Mapping[str, DataFrame]) -> DataFrame:
+def _made(node: AnyNode, sources: SourceFrame, steps: Steps, frames: Mapping[str, DataFrame]) -> DataFrame:
     if isinstance(node, SinkBase):
         raise AssertionError("a sink is no table")
     if node.name in sources.pipeline.sources:

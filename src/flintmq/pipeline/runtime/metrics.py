@@ -10,44 +10,53 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flintmq.metrics.declared import Kind, Metric
+from flintmq.metrics.declared import Metric, MetricType
 from flintmq.metrics.exposition import heading, label_text, number
-from flintmq.pipeline.runtime.progress import Figures
+from flintmq.pipeline.runtime.progress import RunProgress
 
 _SINK: Final = ("pipeline", "sink")
 
-UP: Final = Metric("flintmq_pipeline_up", Kind.GAUGE, "1 while the pipeline runs.", ("pipeline",))
-BATCHES: Final = Metric("flintmq_pipeline_batches_total", Kind.COUNTER, "Batches that are committed.", _SINK)
-ROWS: Final = Metric("flintmq_pipeline_rows_total", Kind.COUNTER, "Rows that came in from sources.", _SINK)
-RATE: Final = Metric(
-    "flintmq_pipeline_rows_per_second", Kind.GAUGE, "Rows a second in the last batch.", _SINK
+UP: Final = Metric("flintmq_pipeline_up", MetricType.GAUGE, "1 while the pipeline runs.", ("pipeline",))
+BATCHES: Final = Metric(
+    "flintmq_pipeline_batches_total", MetricType.COUNTER, "Batches that are committed.", _SINK
 )
-SECONDS: Final = Metric("flintmq_pipeline_batch_seconds", Kind.GAUGE, "How long the last batch took.", _SINK)
+ROWS: Final = Metric(
+    "flintmq_pipeline_rows_total", MetricType.COUNTER, "Rows that came in from sources.", _SINK
+)
+RATE: Final = Metric(
+    "flintmq_pipeline_rows_per_second", MetricType.GAUGE, "Rows a second in the last batch.", _SINK
+)
+SECONDS: Final = Metric(
+    "flintmq_pipeline_batch_seconds", MetricType.GAUGE, "How long the last batch took.", _SINK
+)
 LAG: Final = Metric(
-    "flintmq_pipeline_lag", Kind.GAUGE, "Records that are there and not read, at the last batch.", _SINK
+    "flintmq_pipeline_lag", MetricType.GAUGE, "Records that are there and not read, at the last batch.", _SINK
 )
 STATE: Final = Metric(
-    "flintmq_pipeline_state_rows", Kind.GAUGE, "Rows of state that windows, joins and keys hold.", _SINK
+    "flintmq_pipeline_state_rows", MetricType.GAUGE, "Rows of state that windows, joins and keys hold.", _SINK
 )
 FAILED: Final = Metric(
     "flintmq_pipeline_failed_expectations_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Rows that did not meet an expectation, and were dropped or became dead letters.",
     ("pipeline", "sink", "expectation"),
 )
 DEAD: Final = Metric(
-    "flintmq_pipeline_dead_letters_total", Kind.COUNTER, "Dead letters that were published.", ("pipeline",)
+    "flintmq_pipeline_dead_letters_total",
+    MetricType.COUNTER,
+    "Dead letters that were published.",
+    ("pipeline",),
 )
 DROPPED: Final = Metric(
     "flintmq_pipeline_undecodable_dropped_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Records that could not be decoded and were dropped, as often as a sink met them.",
     ("pipeline", "source"),
 )
 METRICS: Final = (UP, BATCHES, ROWS, RATE, SECONDS, LAG, STATE, FAILED, DEAD, DROPPED)
 
 
-def figures_text(pipeline: str, figures: Figures) -> str:
+def figures_text(pipeline: str, figures: RunProgress) -> str:
     sinks = list(figures.sinks.items())
     samples: dict[Metric, Iterable[tuple[tuple[str, ...], float]]] = {
         UP: [((pipeline,), 1)],

@@ -17,7 +17,7 @@ OBSERVED: Final = "expect:"
 
 
 @dataclass(slots=True)
-class SinkFigures:
+class SinkProgress:
     batch: int = -1
     """The last that is done; -1 if none is."""
     batches: int = 0
@@ -55,8 +55,8 @@ class SinkFigures:
 
 
 @dataclass(slots=True)
-class Figures:
-    sinks: dict[str, SinkFigures]
+class RunProgress:
+    sinks: dict[str, SinkProgress]
     dead_letters: int = 0
     """Published by this run."""
     dropped: dict[str, int] = field(default_factory=dict)

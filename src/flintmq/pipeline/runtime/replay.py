@@ -21,14 +21,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import ConfigurationError
-from flintmq.pipeline.dead_letters.delivery import Delivery, delivery_of
-from flintmq.pipeline.dead_letters.source import RUN, InDeadLetters, LetterReading
+from flintmq.pipeline.dead_letters.delivery import DeadLetterDelivery, delivery_of
+from flintmq.pipeline.dead_letters.source import RUN, DeadLetterReading, InDeadLetters
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled
 from flintmq.pipeline.runtime.control import located
-from flintmq.pipeline.runtime.runner import Outcome, Run, RunOptions, carry_out
+from flintmq.pipeline.runtime.runner import Run, RunOptions, RunOutcome, carry_out
 from flintmq.pipeline.runtime.stateful import keeps_state
-from flintmq.pipeline.sources.frames import Reading
+from flintmq.pipeline.sources.frames import SourceFrame
 from flintmq.pipeline.spec.changes import fingerprints, from_json, starts
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import (
@@ -57,7 +57,7 @@ def replay_dead_letters(
     suffix: str = "",
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """`sinks` are those to write to, or all; `suffix` is added to the names of what they write to."""
     if pipeline.dead_letters is None:
         raise ConfigurationError(f"{pipeline.name} has no `dead_letters`")
@@ -95,18 +95,18 @@ class LetterRun(Run):
         """The checkpoint whose letters are replayed: its sinks lack what they are about."""
         return Checkpoint.open(self.pipeline).id
 
-    def reading(self, alone: Pipeline) -> Callable[..., Reading]:
+    def reading(self, alone: Pipeline) -> Callable[..., SourceFrame]:
         """Each sink has missed letters of its own."""
         graph = Graph(alone)
         (sink,) = alone.sinks.values()
         return partial(
-            LetterReading,
+            DeadLetterReading,
             steps=tuple(node.name for node in graph.upstream(sink)[1:]),
             checkpoint=self._owner,
             query=self._checkpoint.query_id(sink.name),
         )
 
-    def delivery(self) -> AbstractContextManager[Delivery]:
+    def delivery(self) -> AbstractContextManager[DeadLetterDelivery]:
         assert self.pipeline.dead_letters is not None
         topic, name, owner = str(self.pipeline.dead_letters.topic), self.pipeline.name, self._owner
         return delivery_of(
@@ -119,10 +119,10 @@ class LetterRun(Run):
             ),
         )
 
-    def recover(self, delivery: Delivery) -> None:
+    def recover(self, delivery: DeadLetterDelivery) -> None:
         """Nothing: letters that are published before all sinks have read theirs would be read again by some."""
 
-    def deliver(self, delivery: Delivery, sink: str, *, is_last: bool) -> None:
+    def deliver(self, delivery: DeadLetterDelivery, sink: str, *, is_last: bool) -> None:
         if is_last and not self._stop.is_set() and sink == list(self.pipeline.sinks)[-1]:
             self._raise_failure()
             delivery.deliver_all(self._figures)
@@ -137,7 +137,7 @@ def replay_from(
     sinks: Sequence[str] = (),
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """From `earliest`, a time, or offsets as `{"topic": {"0": 17}}`, up to what is there now."""
     if not suffix:
         raise ConfigurationError(

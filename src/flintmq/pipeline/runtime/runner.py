@@ -19,17 +19,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import FlintError
-from flintmq.pipeline.dead_letters.delivery import Delivery, delivery_of
+from flintmq.pipeline.dead_letters.delivery import DeadLetterDelivery, delivery_of
 from flintmq.pipeline.dead_letters.staging import Stage
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled, compile_pipeline, own_session
 from flintmq.pipeline.runtime.control import Control, control_folder
 from flintmq.pipeline.runtime.failure_cause import cause_of
-from flintmq.pipeline.runtime.progress import Figures, SinkFigures
+from flintmq.pipeline.runtime.progress import RunProgress, SinkProgress
 from flintmq.pipeline.runtime.spark_problems import telling
 from flintmq.pipeline.sinks.lake import LakeSink
 from flintmq.pipeline.sinks.queries import is_written, sink_writer
-from flintmq.pipeline.sources.frames import Reading
+from flintmq.pipeline.sources.frames import SourceFrame
 from flintmq.pipeline.spec.changes import Change
 from flintmq.pipeline.spec.model import Pipeline, TableSink
 from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule
@@ -65,15 +65,15 @@ class RunOptions:
     """Write to tables that this pipeline has written under another checkpoint."""
     stop_timeout_s: float = STOP_TIMEOUT_S
     """How long batches that are under way may take when the run is stopped."""
-    on_progress: Callable[[str, Figures], None] = lambda state, figures: None
+    on_progress: Callable[[str, RunProgress], None] = lambda state, figures: None
     """Called every moment, with the state of the run."""
     on_changes: Callable[[Sequence[Change]], None] = lambda changes: None
     """Called before the start, with what has changed since the last run."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    figures: Figures
+class RunOutcome:
+    figures: RunProgress
     was_stopped: bool
 
 
@@ -84,13 +84,13 @@ def run(
     once: bool = False,
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Returns when all is done (`once`, or `trigger: available-now`), or when `stop` is set or asked for."""
     asked = options or RunOptions()
     return carry_out(Run(spark, pipeline, stop or threading.Event(), replace(asked, once=once or asked.once)))
 
 
-def carry_out(one: Run) -> Outcome:
+def carry_out(one: Run) -> RunOutcome:
     with Control(one.control_folder, one.pipeline.name) as control:
         return one.carry_out(control)
 
@@ -118,11 +118,11 @@ class Run:
         self._options = options
         self._left_out = left_out
         self._checkpoint = Checkpoint.open(pipeline, checkpoint)
-        self._figures = Figures({name: SinkFigures() for name in pipeline.sinks})
+        self._figures = RunProgress({name: SinkProgress() for name in pipeline.sinks})
         self._queries: dict[str, StreamingQuery] = {}
         self._told_s = float("-inf")
 
-    def carry_out(self, control: Control) -> Outcome:
+    def carry_out(self, control: Control) -> RunOutcome:
         """Only who holds the lock may."""
         self._control = control
         error: BaseException | None = None
@@ -140,13 +140,13 @@ class Run:
                 else:
                     self._start(compiled)
                     was_stopped = self._watch(delivery)
-            return Outcome(self._figures, was_stopped)
+            return RunOutcome(self._figures, was_stopped)
         except Exception as raised:
             # A signal for all processes ends Java too, in the middle of a batch: the next run does that one again.
             if has_java_ended(soon=self._stop.is_set() or is_unanswered(raised)):
                 if self._stop.is_set():
                     was_stopped = True
-                    return Outcome(self._figures, was_stopped)
+                    return RunOutcome(self._figures, was_stopped)
                 error = JavaEnded(_JAVA_ENDED)
                 raise error from raised
             error = raised
@@ -163,15 +163,15 @@ class Run:
 
     # ---- before
 
-    def delivery(self) -> AbstractContextManager[Delivery]:
+    def delivery(self) -> AbstractContextManager[DeadLetterDelivery]:
         return delivery_of(self._pipeline, self._checkpoint)
 
-    def _forget_unfinished(self, delivery: Delivery) -> None:
+    def _forget_unfinished(self, delivery: DeadLetterDelivery) -> None:
         for name, sink in self._pipeline.sinks.items():
             written = partial(is_written, self._pipeline, sink, self._checkpoint, run=self.NAME)
             delivery.forget_unfinished(name, written)
 
-    def recover(self, delivery: Delivery) -> None:
+    def recover(self, delivery: DeadLetterDelivery) -> None:
         """What a run that died has found and not published."""
         delivery.deliver_all(self._figures)
 
@@ -197,9 +197,9 @@ class Run:
             raise PipelineError(problems)
         return found
 
-    def reading(self, alone: Pipeline) -> Callable[..., Reading]:
+    def reading(self, alone: Pipeline) -> Callable[..., SourceFrame]:
         """How sources are read, of a pipeline with one sink."""
-        return Reading
+        return SourceFrame
 
     def _start(self, compiled: Mapping[str, Compiled]) -> None:
         writers = {}
@@ -237,7 +237,7 @@ class Run:
 
     # ---- meanwhile
 
-    def _watch(self, delivery: Delivery) -> bool:
+    def _watch(self, delivery: DeadLetterDelivery) -> bool:
         """Whether it was stopped before it was done."""
         while True:
             is_any_active = any(query.isActive for query in self._queries.values())
@@ -252,7 +252,7 @@ class Run:
             self._tell("running", now_and_then=True)
             self._stop.wait(_LOOK_EVERY_S)
 
-    def _look(self, delivery: Delivery, *, is_last: bool) -> None:
+    def _look(self, delivery: DeadLetterDelivery, *, is_last: bool) -> None:
         for name, query in self._queries.items():
             figures = self._figures.sinks[name]
             if (last := query.lastProgress) is not None:
@@ -263,7 +263,7 @@ class Run:
                 figures.take(told)
             self.deliver(delivery, name, is_last=is_last)
 
-    def deliver(self, delivery: Delivery, sink: str, *, is_last: bool) -> None:
+    def deliver(self, delivery: DeadLetterDelivery, sink: str, *, is_last: bool) -> None:
         """At each look, for each sink."""
         delivery.deliver(sink, self._figures, is_last=is_last)
 
@@ -274,7 +274,7 @@ class Run:
                     f"the sink `{name}` of {self._pipeline.name} failed: {cause_of(error)}"
                 ) from error
 
-    def _finish(self, delivery: Delivery) -> None:
+    def _finish(self, delivery: DeadLetterDelivery) -> None:
         """Let batches that are under way come to their end, if that does not take too long."""
         self._tell("stopping")
         deadline = time.monotonic() + self._options.stop_timeout_s

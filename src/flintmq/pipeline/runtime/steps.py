@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from flintmq.pipeline.runtime.expectations import expected
 from flintmq.pipeline.runtime.spark_problems import telling
 from flintmq.pipeline.runtime.user_code import load_reference, said
-from flintmq.pipeline.sources.frames import Reading, with_watermark
+from flintmq.pipeline.sources.frames import SourceFrame, with_watermark
 from flintmq.pipeline.spec.durations import in_words, parse_ms
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import DedupStep, Pipeline, PythonStep, SinkBase, SqlStep, StateStep, Step
@@ -29,7 +29,7 @@ _TIMES: Final = {"none": "None", "processing": "ProcessingTime", "event": "Event
 
 
 class Steps:
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, sources: Reading) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, sources: SourceFrame) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._graph = Graph(pipeline)

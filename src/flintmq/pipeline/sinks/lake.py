@@ -30,7 +30,7 @@ from flintmq.lake.tables.factory import Opened
 from flintmq.lake.tables.file_names import PartitionValues, data_path, digest_of
 from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split
 from flintmq.lake.tables.schema_evolution import same, small_types
-from flintmq.lake.tables.table import Change, Conflict, State, TableError
+from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableState
 from flintmq.pipeline.sources.lake_tables import open_lake_table
 from flintmq.pipeline.spec.model import Pipeline, TableSink
 
@@ -47,16 +47,16 @@ _COMMIT_ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LakeSinkProgress:
     """What a table says of the sink that writes it."""
 
     checkpoint: str
     batch: int
 
     @staticmethod
-    def of(state: State, name: str) -> Progress | None:
+    def of(state: TableState, name: str) -> LakeSinkProgress | None:
         text = state.properties.get(name)
-        return None if text is None else Progress(**json.loads(text))
+        return None if text is None else LakeSinkProgress(**json.loads(text))
 
     def text(self) -> str:
         return json.dumps({"checkpoint": self.checkpoint, "batch": self.batch})
@@ -98,7 +98,7 @@ class LakeSink:
     def check_progress(self) -> str | None:
         """What is wrong if the table was written by this sink under another checkpoint."""
         state = self.opened.table.state()
-        before = None if state is None else Progress.of(state, self._name)
+        before = None if state is None else LakeSinkProgress.of(state, self._name)
         if before is None or before.checkpoint == self._checkpoint:
             return None
         return (
@@ -122,14 +122,14 @@ class LakeSink:
         files = [msgspec.msgpack.decode(one.as_py(), type=DataFile) for one in written]
         self._commit(state, files, schema, batch_id)
 
-    def _commit(self, state: State, files: Sequence[DataFile], schema: pa.Schema, batch_id: int) -> None:
+    def _commit(self, state: TableState, files: Sequence[DataFile], schema: pa.Schema, batch_id: int) -> None:
         for _ in range(_COMMIT_ATTEMPTS):
             if self._is_done(state, batch_id):
                 return
-            progress = Progress(self._checkpoint, batch_id).text()
+            progress = LakeSinkProgress(self._checkpoint, batch_id).text()
             try:
                 self.opened.table.commit(
-                    Change(
+                    TableChange(
                         base=state,
                         added=files,
                         removed=list(self.opened.table.files(state)) if self._replaces else (),
@@ -143,11 +143,11 @@ class LakeSink:
                 state = self._state()
         raise TableError(f"{self.opened.table.location} is changed by others again and again; try later.")
 
-    def _is_done(self, state: State, batch_id: int) -> bool:
-        before = Progress.of(state, self._name)
+    def _is_done(self, state: TableState, batch_id: int) -> bool:
+        before = LakeSinkProgress.of(state, self._name)
         return before is not None and before.checkpoint == self._checkpoint and before.batch >= batch_id
 
-    def _state(self) -> State:
+    def _state(self) -> TableState:
         state = self.opened.table.state()
         if state is None:
             raise TableError(f"{self.opened.table.location} is gone; start the pipeline again.")

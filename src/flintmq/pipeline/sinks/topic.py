@@ -19,7 +19,7 @@ import pyarrow as pa
 from flintmq.arrow.write import write_task
 from flintmq.arrow.write.exactly_once import Written
 from flintmq.arrow.write.options import SinkOptions
-from flintmq.arrow.write.write_task import Task
+from flintmq.arrow.write.write_task import WriteTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ class _Writing:
 
         context = TaskContext.get()
         assert context is not None
-        task = Task(context.partitionId(), context.attemptNumber())
+        task = WriteTask(context.partitionId(), context.attemptNumber())
         written = write_task.write_once(self.options, self.query, self.batch, task, batches)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)], pa.binary())], names=[_WRITTEN])
 

@@ -32,7 +32,7 @@ _RAW: Final = "raw"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class SourceFrame:
     """What all sources of a run have in common."""
 
     spark: SparkSession

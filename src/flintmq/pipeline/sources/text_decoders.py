@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.formats.decoder import Decoded, RowError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, RowError, Values
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.spec.csv_options import CsvOptionError, csv_options
 
@@ -28,7 +28,7 @@ class TextDecoder:
     def schema(self) -> pa.Schema:
         return pa.schema([(VALUE, pa.string())])
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         array = _one_array(values)
         texts, errors = array, []
         try:
@@ -42,7 +42,7 @@ class TextDecoder:
                     errors.append(RowError(row, f"not valid UTF-8: {why.reason} at byte {why.start}"))
                     found.append(None)
             texts = pa.array(found, pa.string())
-        return Decoded(pa.StructArray.from_arrays([texts], fields=list(self.schema)), errors)
+        return DecodedValues(pa.StructArray.from_arrays([texts], fields=list(self.schema)), errors)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CsvDecoder:
                 raise ConfigurationError(f"a line of CSV cannot hold the column {field.name}: {field.type}")
         return CsvDecoder(schema, asked.format, asked.null)
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         lines: list[list[str | None] | None] = []
         errors: list[RowError] = []
         for row, value in enumerate(_one_array(values).to_pylist()):
@@ -77,7 +77,7 @@ class CsvDecoder:
                     errors.append(RowError(row, str(why)))
             lines.append(line)
         built, wrong = self._built(lines, 0)
-        return Decoded(built, sorted(errors + wrong))
+        return DecodedValues(built, sorted(errors + wrong))
 
     def _line(self, value: bytes) -> list[str | None]:
         found = list(csv.reader([value.decode()], strict=True, **self.format))  # type: ignore[arg-type]

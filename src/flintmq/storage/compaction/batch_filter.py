@@ -32,8 +32,8 @@ from flintmq.records.compression import Codec, decompress
 from flintmq.records.markers import control_type
 from flintmq.records.record import with_payload
 from flintmq.records.record_walk import RecordColumns, locate, rebuild, walk
-from flintmq.storage.compaction.offset_map import SPECIAL, SUPERSEDED, KeyMap
-from flintmq.storage.compaction.transactions import Transactions
+from flintmq.storage.compaction.offset_map import SPECIAL, SUPERSEDED, OffsetMap
+from flintmq.storage.compaction.transactions import CleanedTransactions
 
 UNPACKED_BYTES_MAX = 1 << 30
 """What a batch may decompress to: the broker took it without looking, and this process has memory of its own."""
@@ -41,15 +41,15 @@ UNPACKED_BYTES_MAX = 1 << 30
 _INT64 = 1 << 63
 
 
-class Outcome(Enum):
+class BatchOutcome(Enum):
     UNCHANGED = "unchanged"
     REWRITTEN = "rewritten"
     EMPTIED = "emptied"
     DROPPED = "dropped"
 
 
-class Filtered(NamedTuple):
-    outcome: Outcome
+class FilteredBatch(NamedTuple):
+    outcome: BatchOutcome
     batch: bytes | memoryview
     """What is to be written, if anything."""
     records: int
@@ -57,10 +57,10 @@ class Filtered(NamedTuple):
     max_timestamp: int
 
 
-_DROPPED = Filtered(Outcome.DROPPED, b"", 0, NO_TIMESTAMP)
+_DROPPED = FilteredBatch(BatchOutcome.DROPPED, b"", 0, NO_TIMESTAMP)
 
 
-class Payload(NamedTuple):
+class BatchPayload(NamedTuple):
     """Uncompressed records, and where they lie in `data`."""
 
     data: bytes
@@ -69,7 +69,7 @@ class Payload(NamedTuple):
 
 def read_payload(
     data: bytes, position: int, header: BatchHeader, *, with_keys: bool = True, with_places: bool = True
-) -> Payload:
+) -> BatchPayload:
     """The records of the batch at `position`, as `walk` gives them; CorruptionError where they cannot be read."""
     data, start, end = _unpacked(data, position, header)
     columns = walk(
@@ -81,7 +81,7 @@ def read_payload(
         with_keys=with_keys,
         with_places=with_places,
     )
-    return Payload(data, columns)
+    return BatchPayload(data, columns)
 
 
 def _unpacked(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, int, int]:
@@ -122,10 +122,10 @@ class BatchFilter:
     def __init__(
         self,
         *,
-        keys: KeyMap,
+        keys: OffsetMap,
         latest_offset: int,
         end_offset: int,
-        transactions: Transactions,
+        transactions: CleanedTransactions,
         producers: Mapping[int, tuple[int, int]],
         now_ms: int,
         delete_retention_ms: int,
@@ -141,9 +141,9 @@ class BatchFilter:
         self.keyless = 0
         """Records dropped for the lack of a key."""
 
-    def apply(self, data: bytes, position: int, header: BatchHeader) -> Filtered:
+    def apply(self, data: bytes, position: int, header: BatchHeader) -> FilteredBatch:
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
-        payload: Payload | None = None
+        payload: BatchPayload | None = None
         if header.is_control:
             payload = read_payload(data, position, header)
             is_spent = self._transactions.pass_marker(header, marker_type(payload.columns))
@@ -214,7 +214,9 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == epoch
 
 
-def _marked(data: bytes, position: int, header: BatchHeader, marks: bytes, stays_empty: bool) -> Filtered:
+def _marked(
+    data: bytes, position: int, header: BatchHeader, marks: bytes, stays_empty: bool
+) -> FilteredBatch:
     """A batch whose records the keys were taken from, and in which nothing counts but whether they are superseded."""
     superseded = marks.count(SUPERSEDED)
     if not superseded:
@@ -228,24 +230,28 @@ def _marked(data: bytes, position: int, header: BatchHeader, marks: bytes, stays
             kept.append(number)
         number += 1  # noqa: SIM113 -- counted by hand, which is faster compiled
     unpacked, start, end = _unpacked(data, position, header)
-    return _rewritten(Payload(unpacked, locate(unpacked, start, end, len(marks))), header, kept, None)
+    return _rewritten(BatchPayload(unpacked, locate(unpacked, start, end, len(marks))), header, kept, None)
 
 
-def _unchanged(data: bytes, position: int, header: BatchHeader) -> Filtered:
+def _unchanged(data: bytes, position: int, header: BatchHeader) -> FilteredBatch:
     batch = memoryview(data)[position : position + header.size]
-    return Filtered(Outcome.UNCHANGED, batch, header.record_count, header.max_timestamp)
+    return FilteredBatch(BatchOutcome.UNCHANGED, batch, header.record_count, header.max_timestamp)
 
 
-def _emptied(header: BatchHeader) -> Filtered:
+def _emptied(header: BatchHeader) -> FilteredBatch:
     emptied = header._replace(
         attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
         base_timestamp=NO_TIMESTAMP,
         record_count=0,
     )
-    return Filtered(Outcome.EMPTIED, with_payload(emptied, b"", Codec.NONE), 0, header.max_timestamp)
+    return FilteredBatch(
+        BatchOutcome.EMPTIED, with_payload(emptied, b"", Codec.NONE), 0, header.max_timestamp
+    )
 
 
-def _rewritten(payload: Payload, header: BatchHeader, kept: list[int], horizon: int | None) -> Filtered:
+def _rewritten(
+    payload: BatchPayload, header: BatchHeader, kept: list[int], horizon: int | None
+) -> FilteredBatch:
     """Times are kept as they are, relative to the same base, unless that becomes a horizon."""
     columns = payload.columns
     deltas = [columns.timestamp_deltas[number] for number in kept]
@@ -273,7 +279,7 @@ def _rewritten(payload: Payload, header: BatchHeader, kept: list[int], horizon: 
         record_count=len(kept),
     )
     batch = with_payload(rewritten, records, Codec(header.codec))
-    return Filtered(Outcome.REWRITTEN, batch, len(kept), max_timestamp)
+    return FilteredBatch(BatchOutcome.REWRITTEN, batch, len(kept), max_timestamp)
 
 
 def _meet(numbers: list[int], others: list[int]) -> bool:

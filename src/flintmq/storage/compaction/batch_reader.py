@@ -15,7 +15,7 @@ from flintmq.effects import File
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, read_header
 from flintmq.records.record import MAGIC
-from flintmq.storage.compaction.job import Damage, SegmentInput
+from flintmq.storage.compaction.job import CompactionDamage, SegmentInput
 
 Pace = Callable[[int], object]
 """Told how many bytes were read or are to be written; it may take its time."""
@@ -23,7 +23,7 @@ Pace = Callable[[int], object]
 _CHUNK_BYTES = 1024 * 1024
 
 
-class Batch(NamedTuple):
+class SegmentBatch(NamedTuple):
     """One sound batch, at `at` in `data` and at `position` in its file."""
 
     data: bytes
@@ -33,14 +33,14 @@ class Batch(NamedTuple):
 
 
 class DamagedBatch(CorruptionError):
-    def __init__(self, damage: Damage) -> None:
+    def __init__(self, damage: CompactionDamage) -> None:
         super().__init__(damage.reason)
         self.damage = damage
 
 
 def read_batches(
     file: File, segment: SegmentInput, *, end_offset: int, pace: Pace, from_offset: int = 0
-) -> Iterator[Batch]:
+) -> Iterator[SegmentBatch]:
     """All batches of the segment that end at or above `from_offset`. `end_offset` is where the next one begins."""
     expected = segment.base_offset
     position, chunk, start = 0, b"", 0
@@ -62,15 +62,15 @@ def read_batches(
             if not _checksum_is_right(chunk, at, header):
                 after = _next_sound(file, segment, position + header.size, expected)
                 raise _damaged(segment, position, expected, after or end_offset, "The batch fails its CRC.")
-            yield Batch(chunk, at, position, header)
+            yield SegmentBatch(chunk, at, position, header)
         expected = header.last_offset + 1
         position += header.size
 
 
-def unreadable(segment: SegmentInput, batch: Batch, error: CorruptionError) -> DamagedBatch:
+def unreadable(segment: SegmentInput, batch: SegmentBatch, error: CorruptionError) -> DamagedBatch:
     """A batch as it was written, whose records make no sense."""
     return DamagedBatch(
-        Damage(
+        CompactionDamage(
             segment=segment.base_offset,
             position=batch.position,
             first_offset=batch.header.base_offset,
@@ -85,7 +85,7 @@ def _damaged(
     segment: SegmentInput, position: int, first_offset: int, end_offset: int, reason: str
 ) -> DamagedBatch:
     return DamagedBatch(
-        Damage(
+        CompactionDamage(
             segment=segment.base_offset,
             position=position,
             first_offset=first_offset,

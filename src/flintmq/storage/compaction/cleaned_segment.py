@@ -12,7 +12,7 @@ from flintmq.effects import Disk
 from flintmq.errors import StorageError
 from flintmq.records.batch import MAX_INT32, BatchHeader
 from flintmq.storage.aborted_transactions import AbortedTransaction, encode_aborted
-from flintmq.storage.compaction.batch_filter import Filtered
+from flintmq.storage.compaction.batch_filter import FilteredBatch
 from flintmq.storage.compaction.batch_reader import Pace
 from flintmq.storage.compaction.job import GroupResult, SegmentInput
 from flintmq.storage.compaction.swap import CLEANED
@@ -41,7 +41,7 @@ class CleanedSegment:
         self.discard()
         self._file = disk.open(self._path(LOG), create=True)
 
-    def append(self, filtered: Filtered, header: BatchHeader) -> None:
+    def append(self, filtered: FilteredBatch, header: BatchHeader) -> None:
         size = len(filtered.batch)
         position = self._segment.size
         if position + size > MAX_INT32:

@@ -17,36 +17,43 @@ from flintmq.errors import CorruptionError
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
 from flintmq.storage.compaction.batch_filter import (
     BatchFilter,
-    Outcome,
+    BatchOutcome,
     is_whole,
     marker_type,
     offsets_of,
     read_payload,
 )
-from flintmq.storage.compaction.batch_reader import Batch, DamagedBatch, Pace, read_batches, unreadable
+from flintmq.storage.compaction.batch_reader import DamagedBatch, Pace, SegmentBatch, read_batches, unreadable
 from flintmq.storage.compaction.cleaned_segment import CleanedSegment
-from flintmq.storage.compaction.job import Damage, GroupResult, Job, Progress, SegmentInput, Summary
-from flintmq.storage.compaction.offset_map import KeyMap
+from flintmq.storage.compaction.job import (
+    CompactionDamage,
+    CompactionJob,
+    CompactionProgress,
+    CompactionSummary,
+    GroupResult,
+    SegmentInput,
+)
+from flintmq.storage.compaction.offset_map import OffsetMap
 from flintmq.storage.compaction.segment_groups import SegmentSizes, group_segments
-from flintmq.storage.compaction.transactions import Transactions
+from flintmq.storage.compaction.transactions import CleanedTransactions
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 
 _PROGRESS_BYTES = 16 * 1024 * 1024
 
 
 def clean(
-    disk: Disk, job: Job, pace: Pace = lambda _bytes: None
-) -> Iterator[Progress | GroupResult | Summary | Damage]:
+    disk: Disk, job: CompactionJob, pace: Pace = lambda _bytes: None
+) -> Iterator[CompactionProgress | GroupResult | CompactionSummary | CompactionDamage]:
     """Carry out the job. The last event is a Summary or a Damage; OSError leaves nothing of the group behind."""
     return _Pass(disk, job, pace).run()
 
 
 class _Pass:
-    def __init__(self, disk: Disk, job: Job, pace: Pace) -> None:
+    def __init__(self, disk: Disk, job: CompactionJob, pace: Pace) -> None:
         self._disk = disk
         self._job = job
         self._pace = pace
-        self._keys = KeyMap(
+        self._keys = OffsetMap(
             job.dedupe_bytes,
             job.load_factor,
             first_offset=job.first_dirty_offset,
@@ -57,17 +64,17 @@ class _Pass:
         self._ends = dict(zip(job.segments, [*ends, job.end_offset], strict=False))
         self._results: list[GroupResult] = []
 
-    def run(self) -> Generator[Progress | GroupResult | Summary | Damage]:
+    def run(self) -> Generator[CompactionProgress | GroupResult | CompactionSummary | CompactionDamage]:
         job = self._job
         try:
             aborted = self._aborted()
-            latest_offset = yield from self._map_keys(Transactions(aborted, job.first_dirty_offset))
+            latest_offset = yield from self._map_keys(CleanedTransactions(aborted, job.first_dirty_offset))
             keyless = yield from self._rewrite(aborted, latest_offset)
         except DamagedBatch as error:
             yield error.damage
             return
         results = self._results
-        yield Summary(
+        yield CompactionSummary(
             next_dirty_offset=latest_offset + 1,
             keys=self._keys.size,
             key_capacity=self._keys.capacity,
@@ -88,7 +95,7 @@ class _Pass:
 
     # ---- the keys of the dirty part
 
-    def _map_keys(self, transactions: Transactions) -> Generator[Progress, None, int]:
+    def _map_keys(self, transactions: CleanedTransactions) -> Generator[CompactionProgress, None, int]:
         """Fill the key map; answers with the last offset that it speaks for."""
         job = self._job
         latest_offset = job.first_dirty_offset - 1
@@ -108,14 +115,14 @@ class _Pass:
                 latest_offset = batch.header.last_offset
                 if batch.position - told >= _PROGRESS_BYTES:
                     told = batch.position
-                    yield Progress(phase="keys", bytes_done=done + told, bytes_total=total)
+                    yield CompactionProgress(phase="keys", bytes_done=done + told, bytes_total=total)
             # Offsets are missing where a log was compacted: up to the next segment there is nothing more to know.
             latest_offset = self._ends[segment] - 1
             done += segment.size
-        yield Progress(phase="keys", bytes_done=total, bytes_total=total)
+        yield CompactionProgress(phase="keys", bytes_done=total, bytes_total=total)
         return latest_offset
 
-    def _map_batch(self, batch: Batch, transactions: Transactions) -> int | None:
+    def _map_batch(self, batch: SegmentBatch, transactions: CleanedTransactions) -> int | None:
         """None, or where not all records fit, the offset of the last with a key that did; -1 if none did."""
         header = batch.header
         if header.is_control:
@@ -147,11 +154,11 @@ class _Pass:
 
     def _rewrite(
         self, aborted: Sequence[AbortedTransaction], latest_offset: int
-    ) -> Generator[Progress | GroupResult, None, int]:
+    ) -> Generator[CompactionProgress | GroupResult, None, int]:
         """Clean everything that begins in the pass; answers with the number of records without a key."""
         job = self._job
         segments = {s.base_offset: s for s in job.segments if s.base_offset <= latest_offset}
-        transactions = Transactions(aborted, min(segments, default=0))
+        transactions = CleanedTransactions(aborted, min(segments, default=0))
         batch_filter = BatchFilter(
             keys=self._keys,
             latest_offset=latest_offset,
@@ -173,7 +180,7 @@ class _Pass:
             result = yield from self._rewrite_group(group, batch_filter, transactions, done, total)
             self._results.append(result)
             done += result.bytes_before
-            yield Progress(phase="records", bytes_done=done, bytes_total=total)
+            yield CompactionProgress(phase="records", bytes_done=done, bytes_total=total)
             yield result
         return batch_filter.keyless
 
@@ -181,10 +188,10 @@ class _Pass:
         self,
         group: Sequence[SegmentInput],
         batch_filter: BatchFilter,
-        transactions: Transactions,
+        transactions: CleanedTransactions,
         done: int,
         total: int,
-    ) -> Generator[Progress, None, GroupResult]:
+    ) -> Generator[CompactionProgress, None, GroupResult]:
         job = self._job
         cleaned = CleanedSegment(
             self._disk,
@@ -204,11 +211,11 @@ class _Pass:
                     except CorruptionError as error:
                         raise unreadable(segment, batch, error) from None
                     records += batch.header.record_count
-                    if filtered.outcome is not Outcome.DROPPED:
+                    if filtered.outcome is not BatchOutcome.DROPPED:
                         cleaned.append(filtered, batch.header)
                     if batch.position - told >= _PROGRESS_BYTES:
                         told = batch.position
-                        yield Progress(phase="records", bytes_done=done + told, bytes_total=total)
+                        yield CompactionProgress(phase="records", bytes_done=done + told, bytes_total=total)
                 done += segment.size
             result = cleaned.finish(group, transactions.still_indexed, records)
             transactions.still_indexed.clear()
@@ -218,7 +225,7 @@ class _Pass:
             if not is_finished:
                 cleaned.discard()
 
-    def _batches(self, segment: SegmentInput, *, from_offset: int = 0) -> Iterator[Batch]:
+    def _batches(self, segment: SegmentInput, *, from_offset: int = 0) -> Iterator[SegmentBatch]:
         file = self._disk.open(self._path(segment.base_offset, LOG), writable=False)
         try:
             yield from read_batches(

@@ -20,7 +20,7 @@ class SegmentInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class CompactionJob:
     """One pass over one log. Whoever asks sees to it that none of these segments changes meanwhile."""
 
     folder: str
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CompactionProgress:
     phase: str
     """`keys` while the dirty part is read, `records` while segments are rewritten."""
     bytes_done: int
@@ -80,7 +80,7 @@ class GroupResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class CompactionSummary:
     """The end of a pass that went well."""
 
     next_dirty_offset: int
@@ -96,7 +96,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class CompactionDamage:
     """The end of a pass that met something else than a sound batch. Groups reported before it are good; of the
     one that it lies in nothing is left."""
 
@@ -111,31 +111,31 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class CompactionFailure:
     """The end of a pass that the world got in the way of, a full disk for instance."""
 
     reason: str
 
 
-Event = Progress | GroupResult | Summary | Damage | Failure
+Event = CompactionProgress | GroupResult | CompactionSummary | CompactionDamage | CompactionFailure
 
 _EVENTS: dict[str, type[Event]] = {
-    "progress": Progress,
+    "progress": CompactionProgress,
     "group": GroupResult,
-    "done": Summary,
-    "damage": Damage,
-    "error": Failure,
+    "done": CompactionSummary,
+    "damage": CompactionDamage,
+    "error": CompactionFailure,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
 
 
-def encode_job(job: Job) -> bytes:
+def encode_job(job: CompactionJob) -> bytes:
     """One line, with its end."""
     return msgspec.json.encode(job) + b"\n"
 
 
-def decode_job(line: bytes) -> Job:
-    return msgspec.json.decode(line, type=Job)
+def decode_job(line: bytes) -> CompactionJob:
+    return msgspec.json.decode(line, type=CompactionJob)
 
 
 def encode_event(event: Event) -> bytes:

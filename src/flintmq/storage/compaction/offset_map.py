@@ -41,7 +41,7 @@ SPECIAL: Final = 2
 """It is a tombstone, or has no key, and was not superseded."""
 
 
-class KeyMap:
+class OffsetMap:
     """For the offsets from `first_offset` up to below `end_offset`."""
 
     def __init__(self, memory_bytes: int, load_factor: float, *, first_offset: int, end_offset: int) -> None:

@@ -22,7 +22,7 @@ class _Aborted:
         self.data_was_met = False
 
 
-class Transactions:
+class CleanedTransactions:
     """What is known at one place of the log, walked from `start_offset` on."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:

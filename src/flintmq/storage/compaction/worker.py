@@ -24,13 +24,7 @@ from typing import BinaryIO
 from flintmq.effects.real import RealDisk
 from flintmq.errors import FlintError
 from flintmq.storage.compaction.cleaner import clean
-from flintmq.storage.compaction.job import (
-    Event,
-    Failure,
-    GroupResult,
-    decode_job,
-    encode_event,
-)
+from flintmq.storage.compaction.job import CompactionFailure, Event, GroupResult, decode_job, encode_event
 
 _NICENESS = 10
 _PAUSE_MIN_S = 0.02
@@ -117,7 +111,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
             with alone_in(job.folder):
                 _tell(sink, source, clean(RealDisk(), job, pace))
         except (OSError, FlintError) as error:
-            _write(sink, Failure(reason=str(error)))
+            _write(sink, CompactionFailure(reason=str(error)))
     except (Abandoned, BrokenPipeError):
         return
 

@@ -17,7 +17,7 @@ RESERVE_FILE = "reserve"
 RESERVE_BYTES = 1024 * 1024
 
 
-class Reserve:
+class DiskReserve:
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._path = f"{folder}/{RESERVE_FILE}"

@@ -42,7 +42,7 @@ class NoSpace(StorageError):
     """A file could not be opened or written for want of room; nothing is lost by trying again."""
 
 
-class Gate:
+class CloseGuard:
     """Open while the folder is this log's. A thread replaces files only inside it."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Flush:
         self,
         *,
         disk: Disk,
-        gate: Gate,
+        gate: CloseGuard,
         folder: str,
         end_offset: int,
         active: Segment,

@@ -23,7 +23,7 @@ from flintmq.storage.durability.flush import EPOCHS_FILE, FLUSH_FAILED, NoSpace
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.log import CorruptRange, Log
-from flintmq.storage.recovery.segment_scan import Scan, scan
+from flintmq.storage.recovery.segment_scan import SegmentScan, scan
 from flintmq.storage.recovery.state_replay import replay
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
 
@@ -271,7 +271,7 @@ class _Opening:
             return False
         return True
 
-    def _note_scanned(self, segment: Segment, found: Scan) -> None:
+    def _note_scanned(self, segment: Segment, found: SegmentScan) -> None:
         self._scanned[segment.base_offset] = segment
         if found.has_markers and self._first_marked is None:
             self._first_marked = segment.base_offset

@@ -27,7 +27,7 @@ _MAGIC = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class SegmentScan:
     """The sound beginning of a segment."""
 
     end_position: int
@@ -38,7 +38,9 @@ class Scan:
     """Transactions end in it."""
 
 
-def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs) -> Scan:
+def scan(
+    segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs
+) -> SegmentScan:
     """Check the batches of a file of `size` bytes, from offset `expected` on, and index them.
 
     The base offset is outside the CRC. Where nothing was compacted it must be the next one, which finds
@@ -73,7 +75,7 @@ def scan(segment: Segment, size: int, *, expected: int, contiguous: bool, epochs
         position += header.size
         if header.attributes & CONTROL:
             has_markers = True
-    return Scan(position, expected, _is_zeros(file, position, size), has_markers)
+    return SegmentScan(position, expected, _is_zeros(file, position, size), has_markers)
 
 
 def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:

@@ -16,7 +16,7 @@ from flintmq.records.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
 from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import records_of
 from flintmq.storage.log import Log
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import SNAPSHOT, Segment, file_name
 from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
@@ -48,7 +48,7 @@ def _list_snapshots(log: Log) -> None:
             _remove_snapshot(log, offset)
 
 
-def _snapshot(log: Log, offset_max: int) -> tuple[Producers, int]:
+def _snapshot(log: Log, offset_max: int) -> tuple[ProducerState, int]:
     """The newest usable one up to there, and from where on batches must be added to it."""
     first = log.segments[0].base_offset
     # One older than what is left of the log tells of nothing that is there, and who has an open transaction by it
@@ -56,12 +56,12 @@ def _snapshot(log: Log, offset_max: int) -> tuple[Producers, int]:
     for offset in [offset for offset in reversed(log.snapshots) if first <= offset <= offset_max]:
         path = f"{log.folder}/{file_name(offset, SNAPSHOT)}"
         try:
-            return Producers.decode(read_file(log.disk, path)), offset
+            return ProducerState.decode(read_file(log.disk, path)), offset
         except CorruptionError as error:
             logger.warning("%s: %s Replaying from an older one.", path, error)
             log.snapshots.remove(offset)
             _remove_snapshot(log, offset)
-    return Producers(), first
+    return ProducerState(), first
 
 
 def _remove_snapshot(log: Log, offset: int) -> None:

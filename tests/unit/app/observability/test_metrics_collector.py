@@ -12,13 +12,13 @@ import pytest
 
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.loop_delay import LoopDelay
-from flintmq.app.observability.metrics_collector import Collector, Parts
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.app.observability.metrics_collector import MetricsCollector, MetricsSources
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode
 from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
-from flintmq.server.inbound_budget import Budget
+from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig
 
 LOOP_KEPT_S_MAX = 0.005
@@ -48,10 +48,14 @@ def a_connection(software: tuple[str, str] | None) -> Any:
 
 def parts_of(
     partitions: list[Any], connections: list[Any] | None = None, config: BrokerConfig | None = None
-) -> Parts:
-    parts = Parts(config=config or BrokerConfig(), path=".", began=time.monotonic() - 5, phase=Phase.RUNNING)
+) -> MetricsSources:
+    parts = MetricsSources(
+        config=config or BrokerConfig(), path=".", began=time.monotonic() - 5, phase=Phase.RUNNING
+    )
     parts.partitions = cast(Any, partitions)
-    parts.server = cast(Any, SimpleNamespace(budget=Budget(1 << 20), connections=connections or [], bound=[]))
+    parts.server = cast(
+        Any, SimpleNamespace(budget=InboundBudget(1 << 20), connections=connections or [], bound=[])
+    )
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
     parts.upkeep = cast(Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1)))
@@ -73,13 +77,13 @@ def coordinator_of(transactions: list[Transaction], waiting: int = 0) -> Any:
     return Coordinator()
 
 
-def scrape_of(parts: Parts, counters: Counters | None = None) -> tuple[Scrape, list[float]]:
+def scrape_of(parts: MetricsSources, counters: Counters | None = None) -> tuple[Scrape, list[float]]:
     """The scrape, and how much processor time passed between two turns of somebody else on the loop."""
 
     async def scenario() -> tuple[Scrape, list[float]]:
         loop, clock = asyncio.get_running_loop(), SystemClock()
         executor = LoopExecutor(loop, 1)
-        collector = Collector(
+        collector = MetricsCollector(
             parts,
             counters or Counters(),
             clock=clock,
@@ -174,10 +178,10 @@ def test_what_upkeep_did_is_counted() -> None:
 def test_transactions_are_counted_by_state_and_the_oldest_is_known() -> None:
     now_ms = SystemClock().now_ms()
     known = [
-        Transaction("a", 1, state=State.ONGOING, start_ms=now_ms - 90_000),
-        Transaction("b", 2, state=State.PREPARE_ABORT, start_ms=now_ms - 30_000),
+        Transaction("a", 1, state=TransactionState.ONGOING, start_ms=now_ms - 90_000),
+        Transaction("b", 2, state=TransactionState.PREPARE_ABORT, start_ms=now_ms - 30_000),
         # What is over is not old, however long ago it began.
-        Transaction("c", 3, state=State.COMPLETE_COMMIT, start_ms=5),
+        Transaction("c", 3, state=TransactionState.COMPLETE_COMMIT, start_ms=5),
         Transaction("d", 4),
         Transaction("e", 5),
     ]
@@ -214,7 +218,7 @@ def test_a_hundred_thousand_transactional_ids_do_not_keep_the_loop() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RECOVERING])
 def test_a_broker_that_is_not_there_yet_can_be_scraped(phase: Phase) -> None:
-    parts = Parts(config=BrokerConfig(), path=".", began=time.monotonic(), phase=phase)
+    parts = MetricsSources(config=BrokerConfig(), path=".", began=time.monotonic(), phase=phase)
     scrape, _ = scrape_of(parts)
     assert scrape.total("process_resident_memory_bytes") > 0
     assert "flintmq_connections" not in scrape.samples

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flintmq.arrow.codec.decode import COLUMNS, Committed, decode, decode_in_parts, schema_of
+from flintmq.arrow.codec.decode import COLUMNS, ReadCommittedFilter, decode, decode_in_parts, schema_of
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker, marker_batch
@@ -188,7 +188,7 @@ def transactions(committed: Sequence[tuple[int, int]] | None) -> list[bytes | No
         + batch(b"nobody's", at=6)
         + marker(1, at=7, commits=True)
     )
-    return values_of(data, committed=None if committed is None else Committed(committed))
+    return values_of(data, committed=None if committed is None else ReadCommittedFilter(committed))
 
 
 def test_an_aborted_transaction_is_left_out_up_to_its_marker() -> None:

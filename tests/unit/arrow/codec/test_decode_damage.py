@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.arrow.codec import batches, table
 from flintmq.arrow.codec import decode as decoding
-from flintmq.arrow.codec.decode import Committed, decode, decode_in_parts
+from flintmq.arrow.codec.decode import ReadCommittedFilter, decode, decode_in_parts
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
@@ -122,7 +122,7 @@ def test_a_control_batch_that_is_no_marker_is_refused() -> None:
     whole = build_batch([(b"", b"", TIME, ())], base_offset=4, producer_id=1, is_control=True)
     assert decode(whole, **PLACE).batch.num_rows == 0
     with pytest.raises(CorruptionError, match="orders-7: the batch at offset 4 is no marker"):
-        decode(whole, committed=Committed([]), **PLACE)
+        decode(whole, committed=ReadCommittedFilter([]), **PLACE)
 
 
 def test_more_than_arrow_reaches_is_refused_before_anything_is_read() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flintmq.arrow.codec.encode import RECORD_OVERHEAD, Payload, Rows, encode
+from flintmq.arrow.codec.encode import RECORD_OVERHEAD, EncodedPayload, Rows, encode
 from flintmq.records.record import Record, append_record, walk
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -32,7 +32,7 @@ def written_one_by_one(rows: Sequence[Row]) -> bytes:
     return bytes(out)
 
 
-def records_in(payload: Payload) -> list[Record]:
+def records_in(payload: EncodedPayload) -> list[Record]:
     return list(walk(payload.records, payload.record_count))
 
 

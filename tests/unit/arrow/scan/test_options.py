@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from flintmq.arrow.scan.offsets import FROM_EARLIEST, FROM_LATEST, AtTime, Listed
 from flintmq.arrow.scan.option_list import OPTIONS
-from flintmq.arrow.scan.options import Segments, SourceOptions, Topics, parse
+from flintmq.arrow.scan.options import Segments, SourceOptions, TopicSelection, parse
 from flintmq.client.addresses import Address
 from flintmq.errors import ConfigurationError
 
@@ -28,7 +28,7 @@ def refusal(options: dict[str, str]) -> str:
 def test_the_least_that_must_be_said() -> None:
     options = parse(NEEDED)
     assert options.bootstrap == (Address("a", 1), Address("b", 2))
-    assert options.topics == Topics(names=("t",))
+    assert options.topics == TopicSelection(names=("t",))
     assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert options.starting is None
     assert options.ending == FROM_LATEST
@@ -94,8 +94,10 @@ def test_every_option_of_the_list_is_understood() -> None:
     assert options.fetch_bytes == 7
     assert not options.check_crc
     server = {"kafka.bootstrap.servers": "a"}
-    assert parse({**server, "subscribePattern": "t.*"}).topics == Topics(pattern="t.*")
-    assert parse({**server, "assign": '{"t": [1, 0]}'}).topics == Topics(partitions=(("t", 0), ("t", 1)))
+    assert parse({**server, "subscribePattern": "t.*"}).topics == TopicSelection(pattern="t.*")
+    assert parse({**server, "assign": '{"t": [1, 0]}'}).topics == TopicSelection(
+        partitions=(("t", 0), ("t", 1))
+    )
 
 
 def test_times_come_before_offsets() -> None:

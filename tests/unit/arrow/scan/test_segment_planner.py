@@ -21,7 +21,7 @@ from flintmq.arrow.scan.segment_planner import (
     with_files,
 )
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin.segments import AbortedTransaction, PartitionFiles, SegmentFile
+from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile
 from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ConfigurationError
 from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
@@ -40,7 +40,7 @@ def segment(
     return SegmentFile(f"{folder}/{base:020d}.log", base, end, size, max_timestamp)
 
 
-def files(*found: SegmentFile, aborted: tuple[AbortedTransaction, ...] = ()) -> PartitionFiles:
+def files(*found: SegmentFile, aborted: tuple[AbortedRange, ...] = ()) -> PartitionFiles:
     return PartitionFiles(TOPIC_ID, "/d/t-0", found, aborted)
 
 
@@ -97,10 +97,10 @@ def test_cutting_neither_loses_nor_repeats_an_offset(task_bytes: int) -> None:
 
 def test_a_task_gets_the_files_and_aborted_transactions_of_its_own_range() -> None:
     aborted = (
-        AbortedTransaction(1, 0, 9),
-        AbortedTransaction(2, 5, 12),
-        AbortedTransaction(3, 14, 90),
-        AbortedTransaction(4, 20, 25),
+        AbortedRange(1, 0, 9),
+        AbortedRange(2, 5, 12),
+        AbortedRange(3, 14, 90),
+        AbortedRange(4, 20, 25),
     )
     found = Found(files(segment(0, 10), segment(10, 20), segment(20, 30), aborted=aborted), True)
     task = with_files(wanted(10, 20), found)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintmq.arrow.write.ledger import Entry, Ledger, decode_entry, encode_entry
-from flintmq.arrow.write.transaction_outcomes import Fate, Verdict, fate_of, judge
+from flintmq.arrow.write.ledger import Ledger, LedgerEntry, decode_entry, encode_entry
+from flintmq.arrow.write.transaction_outcomes import BatchVerdict, TransactionOutcome, judge, outcome_of
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
@@ -16,7 +16,12 @@ from flintmq.errors import CorruptionError
 from flintmq.testing import Broker
 
 NAMED = OpenedTransaction("id", 7, 4)
-OPEN, C, A, U = Fate.OPEN, Fate.COMMITTED, Fate.ABORTED, Fate.UNKNOWN
+OPEN, C, A, U = (
+    TransactionOutcome.OPEN,
+    TransactionOutcome.COMMITTED,
+    TransactionOutcome.ABORTED,
+    TransactionOutcome.UNKNOWN,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,43 +42,45 @@ OPEN, C, A, U = Fate.OPEN, Fate.COMMITTED, Fate.ABORTED, Fate.UNKNOWN
     ],
 )
 def test_a_transaction_is_known_by_its_producer_and_epoch(
-    state: str, producer_id: int, epoch: int, fate: Fate
+    state: str, producer_id: int, epoch: int, fate: TransactionOutcome
 ) -> None:
     described = DescribedTransaction("id", state, producer_id, epoch, 1000, None, 0, ())
-    assert fate_of(NAMED, described) is fate
+    assert outcome_of(NAMED, described) is fate
 
 
 def test_a_transactional_id_that_nobody_knows_tells_nothing() -> None:
-    assert fate_of(NAMED, None) is U
+    assert outcome_of(NAMED, None) is U
 
 
 @pytest.mark.parametrize(
     ("fates", "verdict"),
     [
-        ([OPEN, OPEN], Verdict.COMMIT),
-        ([OPEN, C], Verdict.COMMIT),
-        ([C, C], Verdict.COMMIT),
-        ([A, A], Verdict.REWRITE),
-        ([OPEN, A], Verdict.REWRITE),
-        ([C, A], Verdict.TORN),
-        ([OPEN, C, A], Verdict.TORN),
-        ([U], Verdict.TORN),
-        ([OPEN, U], Verdict.TORN),
-        ([A, U], Verdict.TORN),
+        ([OPEN, OPEN], BatchVerdict.COMMIT),
+        ([OPEN, C], BatchVerdict.COMMIT),
+        ([C, C], BatchVerdict.COMMIT),
+        ([A, A], BatchVerdict.REWRITE),
+        ([OPEN, A], BatchVerdict.REWRITE),
+        ([C, A], BatchVerdict.TORN),
+        ([OPEN, C, A], BatchVerdict.TORN),
+        ([U], BatchVerdict.TORN),
+        ([OPEN, U], BatchVerdict.TORN),
+        ([A, U], BatchVerdict.TORN),
     ],
 )
-def test_all_of_a_decision_is_carried_out_or_nothing(fates: list[Fate], verdict: Verdict) -> None:
+def test_all_of_a_decision_is_carried_out_or_nothing(
+    fates: list[TransactionOutcome], verdict: BatchVerdict
+) -> None:
     assert judge(fates) is verdict
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        Entry("q", 3, "d", (NAMED, OpenedTransaction("other", 2**40, 0))),
-        Entry("q", 0, "d", finished=True),
+        LedgerEntry("q", 3, "d", (NAMED, OpenedTransaction("other", 2**40, 0))),
+        LedgerEntry("q", 0, "d", finished=True),
     ],
 )
-def test_an_entry_comes_back_as_it_was_written(entry: Entry) -> None:
+def test_an_entry_comes_back_as_it_was_written(entry: LedgerEntry) -> None:
     assert decode_entry("q", encode_entry(entry)) == entry
 
 
@@ -107,23 +114,23 @@ def test_a_ledger_that_is_not_there_yet_knows_no_query(ledger: Ledger) -> None:
 
 
 def test_the_last_entry_of_a_query_counts(ledger: Ledger) -> None:
-    ledger.write(Entry("q", 0, "a", (NAMED,)))
-    ledger.write(Entry("q", 0, "a", finished=True))
-    ledger.write(Entry("other", 5, "c"))
-    assert ledger.last("q") == Entry("q", 0, "a", finished=True)
+    ledger.write(LedgerEntry("q", 0, "a", (NAMED,)))
+    ledger.write(LedgerEntry("q", 0, "a", finished=True))
+    ledger.write(LedgerEntry("other", 5, "c"))
+    assert ledger.last("q") == LedgerEntry("q", 0, "a", finished=True)
     assert ledger.last("nobody") is None
 
 
 def test_a_query_is_found_however_much_others_have_written_since(ledger: Ledger) -> None:
-    ledger.write(Entry("q", 1, "a", (NAMED,)))
+    ledger.write(LedgerEntry("q", 1, "a", (NAMED,)))
     for batch in range(150):
-        ledger.write(Entry("other", batch, "b"))
-    assert ledger.last("q") == Entry("q", 1, "a", (NAMED,))
-    assert ledger.last("other") == Entry("other", 149, "b")
+        ledger.write(LedgerEntry("other", batch, "b"))
+    assert ledger.last("q") == LedgerEntry("q", 1, "a", (NAMED,))
+    assert ledger.last("other") == LedgerEntry("other", 149, "b")
 
 
 def test_a_void_decision_is_told_and_a_late_one_does_not_hide_the_next(ledger: Ledger) -> None:
-    first, second = Entry("q", 1, "a", (NAMED,)), Entry("q", 1, "b", (NAMED,))
+    first, second = LedgerEntry("q", 1, "a", (NAMED,)), LedgerEntry("q", 1, "b", (NAMED,))
     ledger.write(first)
     ledger.void(first)
     assert ledger.last("q") == first._replace(is_void=True)
@@ -135,6 +142,6 @@ def test_a_void_decision_is_told_and_a_late_one_does_not_hide_the_next(ledger: L
 def test_the_topic_is_compacted(ledger: Ledger, client: ClusterClient) -> None:
     from flintmq.client.admin.topics import describe_topic_settings
 
-    ledger.write(Entry("q", 0, "a"))
+    ledger.write(LedgerEntry("q", 0, "a"))
     settings = describe_topic_settings(client, "test_the_topic_is_compacted")
     assert {one.name: one.value for one in settings}["cleanup.policy"] == "compact"

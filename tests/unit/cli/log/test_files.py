@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli.log.files import Batch, FileKind, FileReport, files_in, inspect, kind_of
+from flintmq.cli.log.files import DumpedBatch, FileKind, FileReport, files_in, inspect, kind_of
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import NewRecord, build_batch
 from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.leader_epochs import LeaderEpochs
-from flintmq.storage.producer_state import Producers
+from flintmq.storage.producer_state import ProducerState
 
 BASE = 100
 
@@ -50,7 +50,7 @@ def look(path: str) -> FileReport:
 
 
 def test_a_sound_segment_is_counted_and_its_batches_told(folder: Path) -> None:
-    seen: list[Batch] = []
+    seen: list[DumpedBatch] = []
     path = segment(folder, batch(BASE) + batch(BASE + 2, 3, codec=Codec.LZ4))
     report = inspect(path, FileKind.SEGMENT, seen.append)
     assert report.damage == []
@@ -133,7 +133,7 @@ def test_a_time_index_is_read_and_checked(folder: Path) -> None:
 
 
 def test_a_snapshot_tells_its_producers_and_its_damage(folder: Path) -> None:
-    producers = Producers()
+    producers = ProducerState()
     producers.record(read_header(batch(BASE, producer_id=9)), BASE)
     data = producers.encode()
     report = look(write(folder, f"{BASE + 2:020d}.snapshot", data))

@@ -13,8 +13,8 @@ from flintmq.cli.common.exit_codes import UsageFailure
 from flintmq.cli.spark import checks
 from flintmq.cli.spark import launch as spark_launch
 from flintmq.cli.spark.checks import (
-    State,
-    Wanted,
+    CheckState,
+    Requirement,
     check_all,
     check_disk,
     check_home,
@@ -128,25 +128,30 @@ def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("version", "state"),
-    [("2.1", State.BAD), ("2.2.0", State.OK), ("2.10.dev1", State.OK), ("3.0rc1", State.BAD)],
+    [
+        ("2.1", CheckState.BAD),
+        ("2.2.0", CheckState.OK),
+        ("2.10.dev1", CheckState.OK),
+        ("3.0rc1", CheckState.BAD),
+    ],
 )
 def test_a_package_must_be_of_the_wanted_range(
-    monkeypatch: pytest.MonkeyPatch, version: str, state: State
+    monkeypatch: pytest.MonkeyPatch, version: str, state: CheckState
 ) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    found = check_package(Wanted("pandas", (2, 2), (3,)))
+    found = check_package(Requirement("pandas", (2, 2), (3,)))
     assert found.state is state
-    if state is State.BAD:
+    if state is CheckState.BAD:
         assert "2.2 or newer, before 3" in found.said
 
 
 def test_a_missing_package_is_missed() -> None:
-    found = check_package(Wanted("no-such-package", (1,), (2,)))
-    assert (found.state, found.said) == (State.BAD, "not installed")
+    found = check_package(Requirement("no-such-package", (1,), (2,)))
+    assert (found.state, found.said) == (CheckState.BAD, "not installed")
 
 
 def test_little_memory_is_remarked_upon_and_much_gives_a_heap() -> None:
-    assert check_memory(GIB).state is State.ADVICE
+    assert check_memory(GIB).state is CheckState.ADVICE
     assert "heap here is 4 GiB" in check_memory(16 * GIB).said
     assert (heap_gib(2 * GIB), heap_gib(400 * GIB)) == (1, 8)
 
@@ -154,15 +159,15 @@ def test_little_memory_is_remarked_upon_and_much_gives_a_heap() -> None:
 def test_the_folder_for_spilling_must_be_there(tmp_path: Path) -> None:
     assert check_disk({"SPARK_LOCAL_DIRS": f"{tmp_path},/other"}).said.endswith(f"free in {tmp_path}")
     found = check_disk({"SPARK_LOCAL_DIRS": str(tmp_path / "none")})
-    assert (found.state, "SPARK_LOCAL_DIRS" in found.advice) == (State.BAD, True)
+    assert (found.state, "SPARK_LOCAL_DIRS" in found.advice) == (CheckState.BAD, True)
 
 
 def test_another_spark_in_the_environment_is_remarked_upon(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(checks, "spark_home", lambda: str(tmp_path))
-    assert check_home(str(tmp_path)).state is State.OK
-    assert check_home("/opt/spark").state is State.ADVICE
+    assert check_home(str(tmp_path)).state is CheckState.OK
+    assert check_home("/opt/spark").state is CheckState.ADVICE
 
 
 @pytest.mark.parametrize(
@@ -178,17 +183,17 @@ def test_the_workers_python_is_asked(tmp_path: Path, answer: str, said: str) -> 
     python.write_text(f"#!/bin/sh\n{answer}\n")
     python.chmod(0o755)
     found = checks.check_python({"PYSPARK_PYTHON": str(python)})
-    assert (found.state is State.BAD) == bool(said)
+    assert (found.state is CheckState.BAD) == bool(said)
     assert said in found.said
 
 
 def test_a_broker_is_asked_only_if_one_is_named() -> None:
     assert "broker" not in [one.subject for one in check_all({}, bootstrap=None)]
     found = [one for one in check_all({}, bootstrap="127.0.0.1:1") if one.subject == "broker"]
-    assert [one.state for one in found] == [State.BAD]
+    assert [one.state for one in found] == [CheckState.BAD]
 
 
 def test_a_java_home_that_is_passed_over_is_remarked_upon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_java", lambda _: Java("/java", "17.0.1", "PATH"))
     found = checks.check_java({"JAVA_HOME": "/old"})
-    assert (found.state, "JAVA_HOME=/old" in found.advice) == (State.ADVICE, True)
+    assert (found.state, "JAVA_HOME=/old" in found.advice) == (CheckState.ADVICE, True)

@@ -18,7 +18,7 @@ from flintmq.client.assignors import (
 )
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.group_consumer import COMMIT_INTERVAL_S, GroupConsumer
-from flintmq.client.group_membership import HEARTBEAT_INTERVAL_S, Membership
+from flintmq.client.group_membership import HEARTBEAT_INTERVAL_S, GroupMembership
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
 from flintmq.protocol.messages import (
     DescribeGroupsRequest,
@@ -111,7 +111,7 @@ class Coordinator:
             }
         )
         self.client: ClusterClient = scripted_client(self.broker, self.clock)
-        self.member = Membership(self.client, "g", ["t"])
+        self.member = GroupMembership(self.client, "g", ["t"])
 
     def _next(self, kind: str) -> ErrorCode:
         waiting = self.codes.get(kind)

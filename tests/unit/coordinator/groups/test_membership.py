@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.coordinator.groups import Client, GroupSettings
-from flintmq.coordinator.groups.group import State
+from flintmq.coordinator.groups.group import GroupState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import JoinGroupResponse
 from unit.coordinator.groups.world import World, subscription
@@ -16,7 +16,7 @@ def test_a_member_without_id_is_given_one_and_has_to_come_back_with_it() -> None
     world = World()
     reply = world.reply(world.ask_join(client=Client("app", "/h")), JoinGroupResponse)
     assert (reply.error_code, reply.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "app-uuid1")
-    assert world.group().state is State.EMPTY
+    assert world.group().state is GroupState.EMPTY
     token = world.ask_join(reply.member_id)
     assert world.waits(token)
     world.advance(3_000)
@@ -186,7 +186,7 @@ def test_a_group_over_a_lowered_limit_loses_those_who_rejoin_last() -> None:
     ids = world.stable(3)
     world.settings = GroupSettings(group_max_size=2)
     world.start(world.log)
-    assert world.group().state is State.PREPARING
+    assert world.group().state is GroupState.PREPARING
     tokens = [world.ask_join(one) for one in ids]
     assert world.join_code(tokens[2]) == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert len(world.joined(tokens[0]).members) == 2
@@ -196,7 +196,7 @@ def test_a_new_group_is_recorded_before_anyone_is_told() -> None:
     world = World()
     world.ask_join(version=1)
     rebuilt = World(log=world.log)
-    assert (rebuilt.group().state, rebuilt.group().generation) == (State.EMPTY, 0)
+    assert (rebuilt.group().state, rebuilt.group().generation) == (GroupState.EMPTY, 0)
 
 
 def test_a_new_group_that_cannot_be_recorded_is_not_there() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from flintmq.coordinator.groups import DeletedTopic, GroupSettings
-from flintmq.coordinator.groups.group import State
+from flintmq.coordinator.groups.group import GroupState
 from flintmq.coordinator.groups.offset_commits import fetched_groups
 from flintmq.coordinator.groups.records import GroupValue, group_entry
 from flintmq.coordinator.runtime.machine import Decision, Stored
@@ -66,7 +66,7 @@ def test_a_committed_offset_is_fetched_also_after_a_restart() -> None:
 def test_a_group_without_members_takes_commits_of_anybody() -> None:
     world = World()
     assert world.commit({P: 5}) == OK
-    assert (world.group().is_simple, world.group().state) == (True, State.EMPTY)
+    assert (world.group().is_simple, world.group().state) == (True, GroupState.EMPTY)
     assert world.fetch(P) == {P: 5}
 
 
@@ -320,7 +320,7 @@ def test_offsets_of_a_group_with_members_expire_only_for_topics_it_does_not_read
     for _ in range(8 * 48):
         world.advance(1_700_000)
         world.heartbeat(leader, 1)
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
     expire(world)
     assert world.fetch() == {P: 5}
 
@@ -360,7 +360,7 @@ def test_nothing_expires_while_a_group_rebalances_or_its_topics_are_not_known() 
     token = world.ask_join(leader, protocols={"range": b"?"})
     expire(world)
     world.ask_sync(leader, world.joined(token).generation_id, {})
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
     expire(world)
     assert world.fetch() == {("u", 0): 6}
     world.ask_join(leader, protocols={"range": subscription("t")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.coordinator.groups import GroupSettings
-from flintmq.coordinator.groups.group import State
+from flintmq.coordinator.groups.group import GroupState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import SyncGroupResponse
 from unit.coordinator.groups.world import World, subscription
@@ -24,7 +24,7 @@ def test_everyone_gets_what_the_leader_assigned() -> None:
     assert [world.assignment(token) for token in (leader, early, late)] == [b"zero", b"one", b""]
     reply = world.reply(early, SyncGroupResponse)
     assert (reply.protocol_type, reply.protocol_name) == ("consumer", "range")
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
 
 
 def test_assignments_are_recorded_before_they_are_told() -> None:
@@ -32,7 +32,12 @@ def test_assignments_are_recorded_before_they_are_told() -> None:
     ids = world.stable(2)
     rebuilt = World(log=world.log)
     group = rebuilt.group()
-    assert (group.state, group.generation, group.leader, group.protocol) == (State.STABLE, 1, ids[0], "range")
+    assert (group.state, group.generation, group.leader, group.protocol) == (
+        GroupState.STABLE,
+        1,
+        ids[0],
+        "range",
+    )
     assert {one.id: one.assignment for one in group.members.values()} == {one: one.encode() for one in ids}
     assert rebuilt.heartbeat(ids[1], 1) == ErrorCode.NONE
 
@@ -47,7 +52,7 @@ def test_an_assignment_that_cannot_be_recorded_means_another_rebalance() -> None
     world.refuse_writes = ErrorCode.NOT_ENOUGH_REPLICAS
     leader = world.ask_sync(ids[0], 1, dict.fromkeys(ids, b"x"))
     assert world.sync_code(leader) == world.sync_code(follower) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.group().state is State.PREPARING
+    assert world.group().state is GroupState.PREPARING
     world.refuse_writes = None
     tokens = [world.ask_join(one) for one in ids]
     assert {world.joined(token).generation_id for token in tokens} == {2}
@@ -83,10 +88,10 @@ def test_a_follower_that_lost_its_reply_is_told_again_without_a_rebalance() -> N
     world = World()
     leader, follower = world.stable(2)
     assert world.joined(world.ask_join(follower)).generation_id == 1
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
     token = world.ask_join(leader)
     assert world.waits(token)
-    assert world.group().state is State.PREPARING
+    assert world.group().state is GroupState.PREPARING
 
 
 def test_while_the_leader_assigns_the_same_join_gets_the_same_reply() -> None:
@@ -97,7 +102,7 @@ def test_while_the_leader_assigns_the_same_join_gets_the_same_reply() -> None:
     world.advance(6_000)
     assert len(world.joined(world.ask_join(ids[0])).members) == 2
     assert world.joined(world.ask_join(ids[1])).members == []
-    assert world.group().state is State.COMPLETING
+    assert world.group().state is GroupState.COMPLETING
 
 
 def test_a_follower_with_another_subscription_means_a_rebalance() -> None:
@@ -167,10 +172,10 @@ def test_the_last_member_leaves_an_empty_group_with_a_record_of_it() -> None:
     world = World()
     (leader,) = world.stable(1)
     world.advance(10_000)
-    assert (world.group().state, world.group().generation) == (State.EMPTY, 2)
+    assert (world.group().state, world.group().generation) == (GroupState.EMPTY, 2)
     rebuilt = World(log=world.log)
     group = rebuilt.group()
-    assert (group.state, group.generation, group.protocol, group.leader) == (State.EMPTY, 2, None, None)
+    assert (group.state, group.generation, group.protocol, group.leader) == (GroupState.EMPTY, 2, None, None)
     assert (group.protocol_type, group.state_timestamp) == ("consumer", world.group().state_timestamp)
     assert rebuilt.heartbeat(leader, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -261,7 +266,7 @@ def test_leaving_is_refused_if_the_empty_group_cannot_be_recorded() -> None:
     (leader,) = world.stable(1)
     world.refuse_writes = ErrorCode.KAFKA_STORAGE_ERROR
     assert world.leave((leader, None)).error_code == ErrorCode.NOT_COORDINATOR
-    assert world.group().state is State.EMPTY
+    assert world.group().state is GroupState.EMPTY
 
 
 def test_heartbeats_of_strangers_and_of_the_past_are_refused() -> None:

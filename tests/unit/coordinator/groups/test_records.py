@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.coordinator.groups import Groups, GroupSettings, records
+from flintmq.coordinator.groups import GroupMachine, GroupSettings, records
 from flintmq.coordinator.groups.records import (
     GroupKey,
     GroupValue,
@@ -145,7 +145,7 @@ def test_values_of_all_versions_are_read(version: int) -> None:
 
 @pytest.mark.parametrize("kind", [3, 8, 16, 99, 0x7FFF])
 def test_records_of_other_kinds_of_groups_are_passed_over(kind: int) -> None:
-    machine = Groups(GroupSettings())
+    machine = GroupMachine(GroupSettings())
     machine.apply(Stored(kind.to_bytes(2, "big") + b"\xff", b"\xff", 0, TIME))
     assert machine.expire_offsets(TIME) == []
 
@@ -170,4 +170,4 @@ def test_records_of_other_kinds_of_groups_are_passed_over(kind: int) -> None:
 )
 def test_records_that_make_no_sense_are_corrupt(key: bytes, value: bytes | None) -> None:
     with pytest.raises(CorruptionError):
-        Groups(GroupSettings()).apply(Stored(key, value, 0, TIME))
+        GroupMachine(GroupSettings()).apply(Stored(key, value, 0, TIME))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordinator.groups.group import State
+from flintmq.coordinator.groups.group import GroupState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import JoinGroupResponse
 from unit.coordinator.groups.world import World, subscription
@@ -18,7 +18,7 @@ def static(world: World, *instances: str) -> dict[str, str]:
     for instance in reversed(instances):
         assignments = {one: name.encode() for name, one in ids.items()} if instance == instances[0] else {}
         world.ask_sync(ids[instance], 1, assignments, instance=instance)
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
     return ids
 
 
@@ -34,7 +34,7 @@ def test_a_restarted_follower_keeps_its_assignment() -> None:
     assert reply.member_id not in ids.values()
     assert (reply.generation_id, reply.leader, reply.skip_assignment) == (1, ids["i1"], False)
     assert world.assignment(world.ask_sync(reply.member_id, 1, instance="i2")) == b"i2"
-    assert world.group().state is State.STABLE
+    assert world.group().state is GroupState.STABLE
     assert World(log=world.log).group().static_ids == {"i1": ids["i1"], "i2": reply.member_id}
 
 
@@ -86,7 +86,7 @@ def test_a_restart_while_the_leader_assigns_means_another_rebalance() -> None:
     sync = world.ask_sync(second, 1, instance="i2")
     restarted = world.ask_join(instance="i2")
     assert world.sync_code(sync) == ErrorCode.FENCED_INSTANCE_ID
-    assert world.group().state is State.PREPARING
+    assert world.group().state is GroupState.PREPARING
     world.ask_join(world.joined(tokens[0]).member_id, instance="i1")
     assert world.joined(restarted).generation_id == 2
 
@@ -100,7 +100,7 @@ def test_a_restart_that_changes_the_protocol_means_a_rebalance() -> None:
     world.ask_sync(ids[0], 1, {}, instance="i1")
     restarted = world.ask_join(instance="i2", protocols={"sticky": b""})
     assert world.waits(restarted)
-    assert world.group().state is State.PREPARING
+    assert world.group().state is GroupState.PREPARING
 
 
 def test_a_static_member_that_is_late_stays_until_its_session_ends() -> None:
@@ -124,9 +124,9 @@ def test_if_nobody_rejoins_a_static_group_waits_for_sessions_to_end() -> None:
     for _ in range(70):
         world.advance(1_000)
         world.heartbeat(ids["i1"], 1, instance="i1")
-    assert (world.group().state, list(world.group().members)) == (State.PREPARING, [ids["i1"]])
+    assert (world.group().state, list(world.group().members)) == (GroupState.PREPARING, [ids["i1"]])
     world.advance(10_000)
-    assert world.group().state is State.EMPTY
+    assert world.group().state is GroupState.EMPTY
 
 
 def test_an_operator_removes_a_static_member_by_its_name_alone() -> None:

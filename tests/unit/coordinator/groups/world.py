@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from flintmq.coordinator.groups import Client, Groups, GroupSettings
+from flintmq.coordinator.groups import Client, GroupMachine, GroupSettings
 from flintmq.coordinator.groups.group import Group
 from flintmq.coordinator.groups.offset_commits import fetched_groups
 from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey, Token
@@ -64,7 +64,7 @@ class World:
 
     def start(self, log: Sequence[Stored | Marker]) -> None:
         """As after a crash: what is not in the log is gone."""
-        self.machine = Groups(self.settings)
+        self.machine = GroupMachine(self.settings)
         self.log = list(log)
         self.timers.clear()
         for stored in log:

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
-from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import encode_key, encode_value
-from flintmq.coordinator.transactions.transaction import State, TopicPartition, Transaction
+from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -45,7 +45,7 @@ class Driver:
         self.last_producer_id = 999
         self.write_error: ErrorCode | None = None
         """While set, no record can be written."""
-        self.machine = Transactions(self.settings, coordinator_epoch=5)
+        self.machine = TransactionMachine(self.settings, coordinator_epoch=5)
         self.perform(self.machine.loaded(self.now_ms))
 
     # ---- the runtime's part
@@ -100,8 +100,8 @@ class Driver:
         self.wanting.clear()
         self.perform(self.machine.loaded(self.now_ms))
 
-    def replayed(self, *, compacted: bool) -> Transactions:
-        machine = Transactions(self.settings, coordinator_epoch=6)
+    def replayed(self, *, compacted: bool) -> TransactionMachine:
+        machine = TransactionMachine(self.settings, coordinator_epoch=6)
         last = {stored.key: stored.offset for stored in self.records}
         for stored in self.records:
             if not compacted or stored.offset == last[stored.key]:
@@ -246,7 +246,7 @@ class Driver:
         assert found is not None
         return found
 
-    def state(self) -> State:
+    def state(self) -> TransactionState:
         return self.transaction.state
 
     def prepared(self, transaction: Transaction) -> None:

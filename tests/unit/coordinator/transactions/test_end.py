@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from unit.coordinator.transactions.driver import ID, Driver
 
-COMPLETE = {True: State.COMPLETE_COMMIT, False: State.COMPLETE_ABORT}
+COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 
 
 def ongoing(*, epoch: int | None = None) -> tuple[Driver, tuple[int, int]]:
@@ -20,7 +20,7 @@ def ongoing(*, epoch: int | None = None) -> tuple[Driver, tuple[int, int]]:
     return driver, producer
 
 
-def in_state(state: State, epoch: int = 4) -> Driver:
+def in_state(state: TransactionState, epoch: int = 4) -> Driver:
     driver = Driver()
     driver.prepared(
         Transaction(
@@ -77,22 +77,22 @@ def test_an_end_that_is_asked_for_again_is_answered_alike(committed: bool, versi
 @pytest.mark.parametrize(
     ("state", "committed", "is_retry", "code"),
     [
-        (State.EMPTY, False, True, ErrorCode.PRODUCER_FENCED),
-        (State.EMPTY, False, False, ErrorCode.NONE),
-        (State.EMPTY, True, True, ErrorCode.PRODUCER_FENCED),
-        (State.EMPTY, True, False, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_ABORT, False, True, ErrorCode.NONE),
-        (State.COMPLETE_ABORT, False, False, ErrorCode.NONE),
-        (State.COMPLETE_ABORT, True, True, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_ABORT, True, False, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_COMMIT, False, True, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_COMMIT, False, False, ErrorCode.NONE),
-        (State.COMPLETE_COMMIT, True, True, ErrorCode.NONE),
-        (State.COMPLETE_COMMIT, True, False, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.EMPTY, False, True, ErrorCode.PRODUCER_FENCED),
+        (TransactionState.EMPTY, False, False, ErrorCode.NONE),
+        (TransactionState.EMPTY, True, True, ErrorCode.PRODUCER_FENCED),
+        (TransactionState.EMPTY, True, False, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_ABORT, False, True, ErrorCode.NONE),
+        (TransactionState.COMPLETE_ABORT, False, False, ErrorCode.NONE),
+        (TransactionState.COMPLETE_ABORT, True, True, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_ABORT, True, False, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_COMMIT, False, True, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_COMMIT, False, False, ErrorCode.NONE),
+        (TransactionState.COMPLETE_COMMIT, True, True, ErrorCode.NONE),
+        (TransactionState.COMPLETE_COMMIT, True, False, ErrorCode.INVALID_TXN_STATE),
     ],
 )
 def test_the_second_generation_ends_what_never_began(
-    state: State, committed: bool, is_retry: bool, code: ErrorCode
+    state: TransactionState, committed: bool, is_retry: bool, code: ErrorCode
 ) -> None:
     """KIP-890: only an abort under the current epoch bumps it, without any partition to be told."""
     driver = in_state(state)
@@ -105,22 +105,25 @@ def test_the_second_generation_ends_what_never_began(
     assert [work.partitions for work in driver.markers] == ([[]] if bumps else [])
     if bumps:
         driver.write_markers()
-        assert (driver.state(), driver.transaction.start_ms) == (State.COMPLETE_ABORT, driver.now_ms)
+        assert (driver.state(), driver.transaction.start_ms) == (
+            TransactionState.COMPLETE_ABORT,
+            driver.now_ms,
+        )
 
 
 @pytest.mark.parametrize(
     ("state", "committed", "code"),
     [
-        (State.EMPTY, True, ErrorCode.INVALID_TXN_STATE),
-        (State.EMPTY, False, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_COMMIT, True, ErrorCode.NONE),
-        (State.COMPLETE_COMMIT, False, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_ABORT, True, ErrorCode.INVALID_TXN_STATE),
-        (State.COMPLETE_ABORT, False, ErrorCode.NONE),
+        (TransactionState.EMPTY, True, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.EMPTY, False, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_COMMIT, True, ErrorCode.NONE),
+        (TransactionState.COMPLETE_COMMIT, False, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_ABORT, True, ErrorCode.INVALID_TXN_STATE),
+        (TransactionState.COMPLETE_ABORT, False, ErrorCode.NONE),
     ],
 )
 def test_the_first_generation_ends_nothing_that_never_began(
-    state: State, committed: bool, code: ErrorCode
+    state: TransactionState, committed: bool, code: ErrorCode
 ) -> None:
     driver = in_state(state)
     records = len(driver.records)
@@ -142,7 +145,7 @@ def test_only_the_newest_epoch_ends_a_transaction(version: int, code: ErrorCode)
         assert driver.end((new[0], epoch), committed=True, version=version).error_code == code
     stranger = driver.end((new[0] + 1, new[1]), committed=True, version=version)
     assert stranger.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -174,7 +177,7 @@ def test_a_delayed_end_does_not_touch_the_next_transaction() -> None:
     driver.add(after)
     for committed in (True, False):
         assert driver.end(producer, committed=committed).error_code == ErrorCode.PRODUCER_FENCED
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -211,7 +214,7 @@ def test_markers_of_another_decision_complete_nothing() -> None:
     for wrong in ((producer[0], epoch - 1), (producer[0] + 1, epoch)):
         driver.perform(driver.machine.markers_written(ID, *wrong, driver.now_ms))
         driver.perform(driver.machine.markers_written("another", *wrong, driver.now_ms))
-    assert driver.state() is State.PREPARE_COMMIT
+    assert driver.state() is TransactionState.PREPARE_COMMIT
     driver.write_markers()
     records = len(driver.records)
     driver.perform(driver.machine.markers_written(ID, producer[0], epoch, driver.now_ms))
@@ -228,5 +231,5 @@ def test_an_operator_aborts_an_ongoing_transaction() -> None:
     assert driver.abort().error_code == 0
     assert driver.abort().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     driver.write_markers()
-    assert driver.state() is State.COMPLETE_ABORT
+    assert driver.state() is TransactionState.COMPLETE_ABORT
     assert driver.end(producer, committed=True).error_code == ErrorCode.INVALID_TXN_STATE

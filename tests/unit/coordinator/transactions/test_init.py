@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flintmq.coordinator.transactions.machine import TransactionSettings
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from unit.coordinator.transactions.driver import ID, Driver
 
 
-def exhausted(epoch: int = 32766, state: State = State.EMPTY) -> Driver:
+def exhausted(epoch: int = 32766, state: TransactionState = TransactionState.EMPTY) -> Driver:
     """A producer id of which that epoch is given away."""
     driver = Driver()
     driver.prepared(
@@ -25,7 +25,7 @@ def test_the_first_producer_gets_the_new_producer_id_and_epoch_0() -> None:
     driver = Driver()
     reply = driver.init()
     assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (0, 1000, 0)
-    assert driver.state() is State.EMPTY
+    assert driver.state() is TransactionState.EMPTY
 
 
 def test_the_next_producer_gets_the_next_epoch() -> None:
@@ -110,7 +110,7 @@ def test_a_producer_that_finds_a_transaction_has_it_aborted_and_asks_again(trans
     old = driver.producer()
     driver.add(old)
     assert driver.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert (driver.state(), driver.transaction.epoch) == (State.PREPARE_ABORT, 1)
+    assert (driver.state(), driver.transaction.epoch) == (TransactionState.PREPARE_ABORT, 1)
     (work,) = driver.markers
     assert (work.producer_epoch, work.committed, work.partitions) == (1, False, [("topic", 0)])
     assert work.coordinator_epoch == 5
@@ -121,8 +121,10 @@ def test_a_producer_that_finds_a_transaction_has_it_aborted_and_asks_again(trans
         assert driver.end(old, committed=committed).error_code == ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_a_new_producer_id_follows_when_the_epochs_have_run_out(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+)
+def test_a_new_producer_id_follows_when_the_epochs_have_run_out(state: TransactionState) -> None:
     driver = exhausted(state=state)
     assert driver.producer() == (1000, 0)
     assert driver.transaction.previous_producer_id == 7

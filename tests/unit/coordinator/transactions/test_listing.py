@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordinator.transactions.linear_regex import Pattern
+from flintmq.coordinator.transactions.linear_regex import LinearRegex
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeTransactionsResponse, ListTransactionsRequest
 from unit.coordinator.transactions.driver import START_MS, Driver
@@ -119,12 +119,12 @@ def test_a_pattern_that_is_not_served_is_refused(driver: Driver, expression: str
     ],
 )
 def test_patterns_match_as_they_do_in_kafka(expression: str, text: str, matches: bool) -> None:
-    assert Pattern(expression).matches(text) is matches
+    assert LinearRegex(expression).matches(text) is matches
 
 
 @pytest.mark.parametrize("expression", ["(a+)+", "(a|a)*", "(a|aa)+", "(a*)*", "(.*)*a.*"])
 def test_patterns_that_are_slow_elsewhere_are_matched_at_once(expression: str) -> None:
-    pattern = Pattern(expression + "b")
+    pattern = LinearRegex(expression + "b")
     assert not pattern.matches("a" * 30_000)
     assert pattern.matches("a" * 30_000 + "b")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flintmq.coordinator.runtime.machine import Stored
-from flintmq.coordinator.transactions.machine import Transactions, TransactionSettings
+from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import encode_key, encode_value
-from flintmq.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS, State, Transaction
+from flintmq.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS, Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from unit.coordinator.transactions.driver import ID, Driver
 
@@ -24,9 +24,9 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(
     driver.advance(600)
     driver.add(producer, ("topic", 1))
     driver.advance(400)
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
     driver.advance(1)
-    assert (driver.state(), driver.transaction.epoch) == (State.PREPARE_ABORT, 1)
+    assert (driver.state(), driver.transaction.epoch) == (TransactionState.PREPARE_ABORT, 1)
     (work,) = driver.markers
     assert (work.committed, work.partitions) == (False, [("topic", 0), ("topic", 1)])
     driver.write_markers()
@@ -77,9 +77,9 @@ def test_a_late_timer_does_not_abort_the_next_transaction() -> None:
     driver.advance(900)
     driver.add((reply.producer_id, reply.producer_epoch))
     driver.perform(driver.machine.expire(("time-out", ID), driver.now_ms + 101))
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
     driver.advance(1_001)
-    assert driver.state() is State.PREPARE_ABORT
+    assert driver.state() is TransactionState.PREPARE_ABORT
 
 
 def test_the_longest_time_out_never_comes() -> None:
@@ -94,7 +94,7 @@ def test_a_time_out_over_the_last_epoch_waits_for_a_new_producer_id() -> None:
     producer = driver.producer(timeout_ms=1_000)
     driver.add(producer)
     driver.advance(1_001)
-    assert (driver.state(), driver.wanting) == (State.ONGOING, [ID])
+    assert (driver.state(), driver.wanting) == (TransactionState.ONGOING, [ID])
     driver.perform(driver.machine.time_out(ID, new_producer_id=55, now_ms=driver.now_ms))
     assert ("time-out", ID) not in driver.timers
     (work,) = driver.markers
@@ -122,15 +122,15 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("state", "expires"),
     [
-        (State.EMPTY, True),
-        (State.ONGOING, False),
-        (State.PREPARE_COMMIT, False),
-        (State.PREPARE_ABORT, False),
-        (State.COMPLETE_COMMIT, True),
-        (State.COMPLETE_ABORT, True),
+        (TransactionState.EMPTY, True),
+        (TransactionState.ONGOING, False),
+        (TransactionState.PREPARE_COMMIT, False),
+        (TransactionState.PREPARE_ABORT, False),
+        (TransactionState.COMPLETE_COMMIT, True),
+        (TransactionState.COMPLETE_ABORT, True),
     ],
 )
-def test_only_an_idle_id_expires(state: State, expires: bool) -> None:
+def test_only_an_idle_id_expires(state: TransactionState, expires: bool) -> None:
     transaction = Transaction(ID, 7, epoch=0, state=state, last_update_ms=1_000)
     assert transaction.may_expire(1_500, 500) is expires
     assert not transaction.may_expire(1_499, 500)
@@ -183,7 +183,9 @@ def test_a_decided_transaction_is_completed_after_a_crash(committed: bool, compa
     driver.crash(compacted=compacted)
     assert driver.markers == [told._replace(coordinator_epoch=6)]
     driver.write_markers()
-    assert driver.state() is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+    assert driver.state() is (
+        TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    )
     assert driver.end(producer, committed=committed) == reply
     driver.crash()
     assert driver.markers == []
@@ -196,9 +198,9 @@ def test_an_ongoing_transaction_times_out_after_a_crash() -> None:
     driver.advance(700)
     driver.crash()
     driver.advance(300)
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
     driver.advance(1)
-    assert driver.state() is State.PREPARE_ABORT
+    assert driver.state() is TransactionState.PREPARE_ABORT
 
 
 def test_a_transaction_that_was_due_during_a_crash_times_out_at_once() -> None:
@@ -208,7 +210,7 @@ def test_a_transaction_that_was_due_during_a_crash_times_out_at_once() -> None:
     driver.advance(5_000)
     driver.crash()
     driver.advance(0)
-    assert driver.state() is State.PREPARE_ABORT
+    assert driver.state() is TransactionState.PREPARE_ABORT
 
 
 def test_a_new_producer_id_is_kept_over_a_crash_between_decision_and_completion() -> None:
@@ -247,7 +249,7 @@ def test_what_could_not_be_written_has_not_happened() -> None:
     driver.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.add(producer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.add_offsets(producer, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (driver.state(), ("time-out", ID) in driver.timers) == (State.EMPTY, False)
+    assert (driver.state(), ("time-out", ID) in driver.timers) == (TransactionState.EMPTY, False)
     driver.write_error = None
     driver.add(producer)
     before, timers = driver.transaction, dict(driver.timers)
@@ -278,10 +280,10 @@ def test_a_completion_that_could_not_be_written_comes_again() -> None:
     driver.end(producer, committed=True)
     driver.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     driver.write_markers()
-    assert driver.state() is State.PREPARE_COMMIT
+    assert driver.state() is TransactionState.PREPARE_COMMIT
     driver.write_error = None
     driver.advance(1_000)
-    assert driver.state() is State.COMPLETE_COMMIT
+    assert driver.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_a_time_out_that_could_not_be_written_comes_again() -> None:
@@ -289,15 +291,15 @@ def test_a_time_out_that_could_not_be_written_comes_again() -> None:
     driver.add(driver.producer(timeout_ms=1_000))
     driver.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     driver.advance(1_500)
-    assert driver.state() is State.ONGOING
+    assert driver.state() is TransactionState.ONGOING
     driver.write_error = None
     driver.advance(1_000)
-    assert driver.state() is State.PREPARE_ABORT
+    assert driver.state() is TransactionState.PREPARE_ABORT
 
 
 def test_a_record_of_somebody_else_is_not_taken_for_the_one_that_failed() -> None:
     """What was decided and not written must not come back when a record of the same id is applied."""
-    machine = Transactions(TransactionSettings())
+    machine = TransactionMachine(TransactionSettings())
     theirs = Transaction(ID, 8, epoch=4, previous_producer_id=8)
     driver = Driver()
     driver.machine = machine

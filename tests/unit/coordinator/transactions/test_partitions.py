@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.coordinator.transactions import responses
-from flintmq.coordinator.transactions.transaction import State
+from flintmq.coordinator.transactions.transaction import TransactionState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AddPartitionsToTxnRequest
 from unit.coordinator.transactions.driver import ID, PARTITION, START_MS, Driver
@@ -18,7 +18,7 @@ def test_the_first_partition_begins_the_transaction() -> None:
     producer = driver.producer()
     driver.advance(10)
     assert driver.add(producer) == 0
-    assert (driver.state(), driver.transaction.start_ms) == (State.ONGOING, START_MS + 10)
+    assert (driver.state(), driver.transaction.start_ms) == (TransactionState.ONGOING, START_MS + 10)
 
 
 def test_further_partitions_join_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.coordinator.transactions.machine import TransactionSettings
 from flintmq.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
-from flintmq.coordinator.transactions.transaction import State, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.errors import CorruptionError
 from unit.coordinator.transactions.driver import Driver
 
@@ -16,14 +16,14 @@ PARTITIONS = frozenset({("a", 0), ("b", 1)})
 EMPTY = Transaction("orders", 7, epoch=0, previous_producer_id=7, timeout_ms=60_000, last_update_ms=TIME_MS)
 ONGOING = EMPTY._replace(
     epoch=3,
-    state=State.ONGOING,
+    state=TransactionState.ONGOING,
     partitions=PARTITIONS,
     start_ms=TIME_MS + 1,
     last_update_ms=TIME_MS + 2,
     client_version=2,
 )
 PREPARED = ONGOING._replace(
-    epoch=32767, next_producer_id=99, state=State.PREPARE_COMMIT, last_update_ms=TIME_MS + 3
+    epoch=32767, next_producer_id=99, state=TransactionState.PREPARE_COMMIT, last_update_ms=TIME_MS + 3
 )
 COMPLETE = PREPARED.completed(TIME_MS + 4)
 
@@ -112,7 +112,7 @@ def test_a_key_that_is_cut_is_corrupt(data: bytes) -> None:
         decode_key(data)
 
 
-@pytest.mark.parametrize("status", [State.DEAD, State.PREPARE_EPOCH_FENCE, 8, -1])
+@pytest.mark.parametrize("status", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE, 8, -1])
 def test_a_state_that_is_never_written_is_corrupt(status: int) -> None:
     data = bytearray.fromhex(VERSION_1["complete"][1])
     data[16:17] = status.to_bytes(1, "big", signed=True)

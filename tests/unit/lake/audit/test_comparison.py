@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.lake.audit.comparison import Offsets, Unsorted, check_order, compare, differing
-from flintmq.lake.audit.planning import Place, Span, plan_stretches
-from flintmq.lake.audit.report import Kind, runs
+from flintmq.lake.audit.planning import AuditLocation, Span, plan_stretches
+from flintmq.lake.audit.report import AuditProblemKind, runs
 from flintmq.lake.tables.data_file import DataFile
 
 
 class Found:
     def __init__(self) -> None:
         self.compared = 0
-        self.told: Counter[tuple[Kind, int, str | None]] = Counter()
+        self.told: Counter[tuple[AuditProblemKind, int, str | None]] = Counter()
 
     def equal(self, count: int) -> None:
         self.compared += count
 
-    def differ(self, kind: Kind, offsets: Offsets, column: str | None = None) -> None:
+    def differ(self, kind: AuditProblemKind, offsets: Offsets, column: str | None = None) -> None:
         self.told.update((kind, one, column) for one in offsets.tolist())
 
 
@@ -55,26 +55,28 @@ def test_every_difference_is_told_once(
     """Of each offset: the value at the broker and in the lake, how often it is in the lake, and whether at all."""
     broker = [(offset, one[0]) for offset, one in sorted(rows.items()) if one[3]]
     lake = [(offset, one[1]) for offset, one in sorted(rows.items()) for _ in range(one[2])]
-    expected: Counter[tuple[Kind, int, str | None]] = Counter()
+    expected: Counter[tuple[AuditProblemKind, int, str | None]] = Counter()
     compared = 0
     for offset, (there, here, count, is_there) in rows.items():
         if is_there and not count:
-            expected[Kind.MISSING, offset, None] += 1
+            expected[AuditProblemKind.MISSING, offset, None] += 1
         if count and not is_there:
-            expected[Kind.FOREIGN, offset, None] += 1
+            expected[AuditProblemKind.FOREIGN, offset, None] += 1
         if count > 1:
-            expected[Kind.DOUBLED, offset, None] += count - 1
+            expected[AuditProblemKind.DOUBLED, offset, None] += count - 1
         if is_there and count:
             compared += 1
             if there != here:
-                expected[Kind.CHANGED, offset, "value"] += 1
+                expected[AuditProblemKind.CHANGED, offset, "value"] += 1
     found = Found()
     compare(batches(broker, left), batches(lake, right), found)
     assert found.told == expected
     assert found.compared == compared
     alone = Found()
     assert check_order(batches(lake, right), alone) == len(lake)
-    assert alone.told == Counter({one: count for one, count in expected.items() if one[0] is Kind.DOUBLED})
+    assert alone.told == Counter(
+        {one: count for one, count in expected.items() if one[0] is AuditProblemKind.DOUBLED}
+    )
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [2]])
@@ -122,7 +124,7 @@ def test_a_file_from_before_columns_were_added_is_compared_in_what_it_has() -> N
     assert not found.told
     # Who was narrow cannot hold what is there now: it is not the same.
     compare(iter([new.slice(1, 1)]), iter([old.slice(1, 1)]), found)
-    assert set(found.told) == {(Kind.CHANGED, 2, "id")}
+    assert set(found.told) == {(AuditProblemKind.CHANGED, 2, "id")}
 
 
 def test_numbers_become_ranges() -> None:
@@ -130,7 +132,7 @@ def test_numbers_become_ranges() -> None:
     assert list(runs([])) == []
 
 
-PLACE = Place(topic="t", topic_id=bytes(16), partition=0)
+PLACE = AuditLocation(topic="t", topic_id=bytes(16), partition=0)
 
 
 def file(start: int, end: int, *, size: int = 100, value: str | None = None) -> DataFile:
@@ -199,8 +201,8 @@ def test_files_that_stand_for_the_same_offsets_or_for_too_many_are_told() -> Non
     files = [file(0, 10), file(5, 20), file(20, 30)]
     _, problems = plan_stretches(files, PLACE, Span(earliest=0, end=25))
     assert [(one.kind, one.start, one.end) for one in problems] == [
-        (Kind.MISPLACED, 5, 10),
-        (Kind.MISPLACED, 25, 30),
+        (AuditProblemKind.MISPLACED, 5, 10),
+        (AuditProblemKind.MISPLACED, 25, 30),
     ]
     _, fine = plan_stretches(
         [file(0, 10, value="a"), file(0, 10, value="b"), file(0, 30, value="c")],

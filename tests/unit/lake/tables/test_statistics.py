@@ -13,7 +13,7 @@ import pytest
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.delta import actions
 from flintmq.lake.tables.properties import from_texts, to_texts
-from flintmq.lake.tables.statistics import ColumnFigures, figures_of
+from flintmq.lake.tables.statistics import ColumnStatistics, figures_of
 from flintmq.lake.tables.table import PartitionField, TableError, TopicProgress, Transform
 
 TIME = datetime(2026, 11, 15, 8, 30, 0, 123456, UTC)
@@ -27,7 +27,7 @@ def footer_of(table: pa.Table, **options: object) -> bytes:
     return written.getvalue()
 
 
-def figures(table: pa.Table, **options: object) -> dict[str, ColumnFigures]:
+def figures(table: pa.Table, **options: object) -> dict[str, ColumnStatistics]:
     return {one.path: one for one in figures_of(footer_of(table, **options)).columns}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.effects import read_file
 from flintmq.errors import CorruptionError, LogOffline
-from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted, Uncleanable
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner, Uncleanable
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.record import build_batch
@@ -48,7 +48,7 @@ class Bench:
         return self.broker.partition("t")
 
     @property
-    def cleaner(self) -> Cleaner:
+    def cleaner(self) -> LogCleaner:
         return self.broker.services.upkeep.cleaner
 
     def append(self, key: bytes, value: bytes | None, **options: Any) -> None:
@@ -61,7 +61,7 @@ class Bench:
         for number in range(count):
             self.append(b"k%d" % (number % 3), b"%d" % number)
 
-    def compact(self, *, forced: bool = True) -> Compacted:
+    def compact(self, *, forced: bool = True) -> CompactionResult:
         return self.loop.run_until_complete(self.cleaner.compact(self.partition, forced=forced))
 
     def pairs(self) -> list[tuple[bytes | None, bytes | None]]:

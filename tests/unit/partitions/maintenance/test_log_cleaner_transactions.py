@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flintmq.effects import read_file
-from flintmq.partitions.maintenance.log_cleaner import Cleaner, Compacted
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner
 from flintmq.partitions.partition import Partition
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
@@ -45,7 +45,7 @@ class Bench:
         return self.broker.partition("t")
 
     @property
-    def cleaner(self) -> Cleaner:
+    def cleaner(self) -> LogCleaner:
         return self.broker.services.upkeep.cleaner
 
     def send(self, key: bytes, value: bytes, *, producer: int = -1) -> None:
@@ -79,7 +79,7 @@ class Bench:
             self.end(B, commit=True)
             self.end(A, commit=False)
 
-    def compact(self, *, forced: bool = True) -> Compacted:
+    def compact(self, *, forced: bool = True) -> CompactionResult:
         return self.loop.run_until_complete(self.cleaner.compact(self.partition, forced=forced))
 
     def view(self) -> dict[bytes | None, bytes | None]:

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.partitions.maintenance.scheduler import Action, PartitionTask, State, Task
+from flintmq.partitions.maintenance.scheduler import Action, MaintenanceTask, PartitionTask, TaskState
 from flintmq.records.record import build_batch
 from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
@@ -110,7 +110,7 @@ def test_without_the_cleaner_nothing_is_compacted_by_itself_but_on_demand_it_is(
 def on_demand(broker: SingleBroker, action: Action) -> PartitionTask:
     upkeep, partition = broker.services.upkeep, broker.partition("t")
 
-    async def begin() -> Task:
+    async def begin() -> MaintenanceTask:
         return upkeep.start(action, "t", [partition])
 
     task = broker.loop.run_until_complete(begin())
@@ -154,10 +154,10 @@ def test_a_damaged_log_is_given_up_until_somebody_asks_for_it(start: Start) -> N
     tick(broker, 1)
     assert log.counters.compactions == counted
     part = on_demand(broker, Action.COMPACT)
-    assert part.state is State.FAILED
+    assert part.state is TaskState.FAILED
     assert "CRC" in part.error
     broker.disk.flip(log.segments[0].path(LOG), 65)
-    assert on_demand(broker, Action.COMPACT).state is State.DONE
+    assert on_demand(broker, Action.COMPACT).state is TaskState.DONE
     assert not cleaner.gave_up(broker.partition("t"))
 
 
@@ -220,7 +220,7 @@ def test_whatever_is_asked_of_a_log_that_is_offline_fails_with_its_reason(
     broker.partition("t").log.segments.clear()
     broker.partition("t").log.go_offline("the disk is gone")
     part = on_demand(broker, action)
-    assert (part.state, "the disk is gone" in part.error) == (State.FAILED, True)
+    assert (part.state, "the disk is gone" in part.error) == (TaskState.FAILED, True)
 
 
 def test_a_stop_ends_what_is_under_way(start: Start) -> None:
@@ -229,7 +229,7 @@ def test_a_stop_ends_what_is_under_way(start: Start) -> None:
     append(broker, "t", 40)
     upkeep, partition = broker.services.upkeep, broker.partition("t")
 
-    async def begin_and_stop() -> State:
+    async def begin_and_stop() -> TaskState:
         task = upkeep.start(Action.COMPACT, "t", [partition])
         for _ in range(10):
             await asyncio.sleep(0)
@@ -237,7 +237,7 @@ def test_a_stop_ends_what_is_under_way(start: Start) -> None:
         assert task.is_over
         return task.partitions[0].state
 
-    assert broker.loop.run_until_complete(begin_and_stop()) is State.FAILED
+    assert broker.loop.run_until_complete(begin_and_stop()) is TaskState.FAILED
 
 
 def test_a_clock_that_is_set_back_does_not_stop_the_upkeep(start: Start) -> None:

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.partitions.maintenance.scheduler import Action, State
-from flintmq.partitions.maintenance.scrub import Place, scrub_piece
+from flintmq.partitions.maintenance.scheduler import Action, TaskState
+from flintmq.partitions.maintenance.scrub import ScrubPosition, scrub_piece
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import build_batch
@@ -46,7 +46,7 @@ def overwrite(broker: SingleBroker, partition: Partition, position: int, data: b
     file.close()
 
 
-def read_on(broker: SingleBroker, partition: Partition, place: Place) -> bool:
+def read_on(broker: SingleBroker, partition: Partition, place: ScrubPosition) -> bool:
     """Whether there was more."""
     log, executor = partition.log, broker.services.executor
     return broker.loop.run_until_complete(scrub_piece(log, place, PIECE, executor)) is not None
@@ -54,16 +54,16 @@ def read_on(broker: SingleBroker, partition: Partition, place: Place) -> bool:
 
 def test_a_segment_that_was_compacted_between_two_pieces_is_begun_again(broker: SingleBroker) -> None:
     partition = filled(broker, b"aaaabcd")
-    place = Place()
+    place = ScrubPosition()
     assert read_on(broker, partition, place)
     assert place.position > 0
 
-    async def compact() -> State:
+    async def compact() -> TaskState:
         task = broker.services.upkeep.start(Action.COMPACT, "t", [partition])
         await task.over.wait()
         return task.partitions[0].state
 
-    assert broker.loop.run_until_complete(compact()) is State.DONE
+    assert broker.loop.run_until_complete(compact()) is TaskState.DONE
     while read_on(broker, partition, place):
         pass
     assert partition.log.corrupt == []
@@ -73,7 +73,7 @@ def test_where_no_batch_is_only_what_follows_is_refused(broker: SingleBroker) ->
     partition = filled(broker, b"abcdef")
     batch_bytes = partition.log.size // 6
     overwrite(broker, partition, 3 * batch_bytes, bytes(HEADER_SIZE))
-    place = Place()
+    place = ScrubPosition()
     while read_on(broker, partition, place):
         pass
     assert [tuple(bad) for bad in partition.log.corrupt] == [(3, 6)]
@@ -83,7 +83,7 @@ def test_a_batch_that_repeats_offsets_of_an_earlier_piece_is_found(broker: Singl
     partition = filled(broker, b"abcdef")
     batch_bytes = partition.log.size // 6
     overwrite(broker, partition, 4 * batch_bytes, (1).to_bytes(8, "big"))
-    place = Place()
+    place = ScrubPosition()
     while read_on(broker, partition, place):
         pass
     assert [tuple(bad) for bad in partition.log.corrupt] == [(4, 6)]

@@ -15,13 +15,13 @@ from flintmq.records.compression import Codec
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
 from flintmq.storage.compaction.cleaner import clean
 from flintmq.storage.compaction.job import (
-    Damage,
-    Failure,
+    CompactionDamage,
+    CompactionFailure,
+    CompactionJob,
+    CompactionProgress,
+    CompactionSummary,
     GroupResult,
-    Job,
-    Progress,
     SegmentInput,
-    Summary,
     decode_event,
     decode_job,
     encode_event,
@@ -79,7 +79,7 @@ def test_segments_are_cleaned_into_one_that_is_described_as_it_is() -> None:
         records_before=9,
         records_after=5,
     )
-    assert events[-1] == Summary(
+    assert events[-1] == CompactionSummary(
         next_dirty_offset=9,
         keys=5,
         key_capacity=39321,
@@ -122,7 +122,7 @@ def test_batches_larger_than_a_chunk_are_cleaned_like_others() -> None:
     log.append([(b"a", large), (b"b", b"1")])
     log.append([(b"b", b"2")])
     log.roll()
-    assert isinstance(log.clean()[-1], Summary)
+    assert isinstance(log.clean()[-1], CompactionSummary)
     assert log.pairs() == [(b"a", large), (b"b", b"2")]
 
 
@@ -144,7 +144,7 @@ def test_keys_that_do_not_fit_are_left_to_the_next_pass() -> None:
     dirty, passes = 0, 0
     while dirty < 11:
         summary = log.clean(dirty, dedupe_bytes=72, load_factor=1.0)[-1]
-        assert isinstance(summary, Summary)
+        assert isinstance(summary, CompactionSummary)
         assert summary.key_capacity == 3
         assert summary.next_dirty_offset > dirty
         dirty = summary.next_dirty_offset
@@ -223,16 +223,16 @@ def test_a_job_without_a_dirty_part_lets_expired_tombstones_go() -> None:
 
 
 def test_nothing_to_clean_is_no_work() -> None:
-    assert [type(event) for event in LogOnDisk().clean()] == [Progress, Summary]
+    assert [type(event) for event in LogOnDisk().clean()] == [CompactionProgress, CompactionSummary]
 
 
 # ---- damage
 
 
-def damage_in(log: LogOnDisk, *, segment_bytes: int = 1) -> Damage:
+def damage_in(log: LogOnDisk, *, segment_bytes: int = 1) -> CompactionDamage:
     before = {name: data for name, data in files(log).items() if not name.endswith(CLEANED)}
     events = list(clean(log.disk, log.job(segment_bytes=segment_bytes)))
-    assert isinstance(events[-1], Damage)
+    assert isinstance(events[-1], CompactionDamage)
     after = files(log)
     kept = {f"{base:020d}" for event in groups(list(events)) for base in event.bases}
     assert {name: after[name] for name in before} == before
@@ -250,7 +250,7 @@ def test_a_batch_that_fails_its_crc_ends_the_pass_and_is_named() -> None:
     log = three_segments(LogOnDisk())
     flip(log, 3, HEADER_SIZE + 5)
     found = damage_in(log)
-    assert found == Damage(
+    assert found == CompactionDamage(
         segment=3,
         position=0,
         first_offset=3,
@@ -285,7 +285,7 @@ def test_a_segment_shorter_than_the_broker_says_is_damage() -> None:
     last = job.segments[-1]
     longer = replace(job, segments=(*job.segments[:-1], SegmentInput(last.base_offset, last.size + 70)))
     found = list(clean(log.disk, longer))[-1]
-    assert isinstance(found, Damage)
+    assert isinstance(found, CompactionDamage)
     assert (found.segment, found.position, found.first_offset) == (6, last.size, 9)
 
 
@@ -304,7 +304,7 @@ def test_damage_in_the_clean_part_is_found_while_it_is_rewritten() -> None:
     flip(log, 3, HEADER_SIZE + 5)
     events = list(clean(log.disk, log.job(6, segment_bytes=1)))
     assert [result.bases for result in groups(list(events))] == [(0,)]
-    assert isinstance(events[-1], Damage)
+    assert isinstance(events[-1], CompactionDamage)
 
 
 # ---- a world that fails
@@ -382,16 +382,16 @@ def test_a_crash_at_any_step_leaves_the_log_and_cleaned_files_only() -> None:
 
 def test_jobs_and_events_survive_the_way_through_json() -> None:
     log = three_segments(LogOnDisk())
-    job: Job = log.job(
+    job: CompactionJob = log.job(
         producers={7: (1, 5), 8: (0, -1)}, aborted=(AbortedTransaction(1, 2, 3, 4),), bytes_per_second=5
     )
     assert decode_job(encode_job(job)) == job
-    told = [*log.clean(), Failure(reason="no space"), damage()]
+    told = [*log.clean(), CompactionFailure(reason="no space"), damage()]
     assert [decode_event(encode_event(event)) for event in told] == told
     assert all(encode_event(event).count(b"\n") == 1 for event in told)
 
 
-def damage() -> Damage:
-    return Damage(
+def damage() -> CompactionDamage:
+    return CompactionDamage(
         segment=1, position=2, first_offset=3, end_offset=4, checksum_is_right=True, reason="two\nlines"
     )

@@ -11,8 +11,8 @@ from flintmq.storage.compaction.offset_map import (
     NOT_FOUND,
     SPECIAL,
     SUPERSEDED,
-    KeyMap,
     KeyTable,
+    OffsetMap,
 )
 
 DICT_MEMORY = 1 << 20
@@ -20,8 +20,8 @@ TABLE_MEMORY = 2400
 """An eighth of it is too little for a dict of three keys."""
 
 
-def key_map(memory: int, *, load_factor: float = 1.0, first: int = 0, end: int = 1000) -> KeyMap:
-    return KeyMap(memory, load_factor, first_offset=first, end_offset=end)
+def key_map(memory: int, *, load_factor: float = 1.0, first: int = 0, end: int = 1000) -> OffsetMap:
+    return OffsetMap(memory, load_factor, first_offset=first, end_offset=end)
 
 
 @pytest.mark.parametrize("memory", [DICT_MEMORY, TABLE_MEMORY])

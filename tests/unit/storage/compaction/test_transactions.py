@@ -8,7 +8,7 @@ from flintmq.errors import CorruptionError
 from flintmq.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from flintmq.records.markers import ABORT, COMMIT, control_type
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
-from flintmq.storage.compaction.transactions import Transactions
+from flintmq.storage.compaction.transactions import CleanedTransactions
 
 
 def batch(first: int, last: int, producer_id: int, attributes: int = TRANSACTIONAL) -> BatchHeader:
@@ -23,7 +23,7 @@ def marker(offset: int, producer_id: int) -> BatchHeader:
 
 def test_data_between_the_first_offset_and_the_marker_of_an_aborted_transaction_is_aborted() -> None:
     aborted = AbortedTransaction(1, 10, 20, 21)
-    transactions = Transactions([aborted], 0)
+    transactions = CleanedTransactions([aborted], 0)
     assert not transactions.pass_data(batch(5, 9, 1))
     assert transactions.pass_data(batch(10, 12, 1))
     assert not transactions.pass_data(batch(13, 14, 2))
@@ -34,14 +34,14 @@ def test_data_between_the_first_offset_and_the_marker_of_an_aborted_transaction_
 
 
 def test_marker_of_an_aborted_transaction_is_spent_when_no_data_of_it_was_met() -> None:
-    transactions = Transactions([AbortedTransaction(1, 10, 20, 21)], 0)
+    transactions = CleanedTransactions([AbortedTransaction(1, 10, 20, 21)], 0)
     transactions.pass_data(batch(11, 12, 2))
     assert transactions.pass_marker(marker(20, 1), ABORT)
     assert transactions.still_indexed == []
 
 
 def test_marker_of_a_committed_transaction_is_spent_when_no_data_of_it_was_met() -> None:
-    transactions = Transactions([], 0)
+    transactions = CleanedTransactions([], 0)
     transactions.pass_data(batch(1, 1, 1))
     assert not transactions.pass_marker(marker(2, 1), COMMIT)
     assert transactions.pass_marker(marker(3, 1), COMMIT)
@@ -49,7 +49,7 @@ def test_marker_of_a_committed_transaction_is_spent_when_no_data_of_it_was_met()
 
 def test_two_aborted_transactions_of_one_producer_are_told_apart() -> None:
     both = [AbortedTransaction(1, 30, 35, 36), AbortedTransaction(1, 10, 12, 13)]
-    transactions = Transactions(both, 0)
+    transactions = CleanedTransactions(both, 0)
     assert transactions.pass_data(batch(10, 11, 1))
     assert not transactions.pass_marker(marker(12, 1), ABORT)
     assert not transactions.pass_data(batch(20, 21, 1))
@@ -60,12 +60,12 @@ def test_two_aborted_transactions_of_one_producer_are_told_apart() -> None:
 
 
 def test_a_transaction_that_ended_before_the_walk_says_nothing() -> None:
-    transactions = Transactions([AbortedTransaction(1, 10, 20, 21)], 21)
+    transactions = CleanedTransactions([AbortedTransaction(1, 10, 20, 21)], 21)
     assert not transactions.pass_data(batch(21, 22, 1))
 
 
 def test_other_control_records_are_never_spent_and_empty_ones_always() -> None:
-    transactions = Transactions([], 0)
+    transactions = CleanedTransactions([], 0)
     assert not transactions.pass_marker(marker(1, -1), 2)
     assert transactions.pass_marker(marker(2, 1), None)
 

@@ -11,12 +11,12 @@ import pytest
 
 from flintmq.effects.real import RealDisk
 from flintmq.storage.compaction.job import (
-    Damage,
+    CompactionDamage,
+    CompactionFailure,
+    CompactionProgress,
+    CompactionSummary,
     Event,
-    Failure,
     GroupResult,
-    Progress,
-    Summary,
     decode_event,
     encode_job,
 )
@@ -78,7 +78,7 @@ def test_it_waits_after_each_segment_until_told_to_go_on(
             log.swap(event)
             send(worker, b"go on\n")
     assert replaced == [(0,), (2,), (4,)]
-    assert isinstance(last, Summary)
+    assert isinstance(last, CompactionSummary)
     assert log.pairs() == [(b"b1", b"1"), (b"b2", b"2"), (b"a", b"3"), (b"b3", b"3")]
     assert ended(worker) == 0
 
@@ -88,7 +88,7 @@ def test_it_ends_when_nobody_tells_it_to_go_on(log: LogOnDisk, worker: subproces
     told = events(worker)
     assert any(isinstance(event, GroupResult) for event in told)
     assert ended(worker) == 0
-    assert [event for event in told if not isinstance(event, Progress)] == []
+    assert [event for event in told if not isinstance(event, CompactionProgress)] == []
 
 
 def test_it_ends_in_the_middle_of_a_segment_when_the_other_end_is_gone(
@@ -109,7 +109,7 @@ def test_a_folder_that_is_gone_is_told_as_a_failure(log: LogOnDisk, worker: subp
     log.disk.remove_tree(log.folder)
     send(worker, encode_job(job))
     (told,) = events(worker)
-    assert isinstance(told, Failure)
+    assert isinstance(told, CompactionFailure)
     assert "No such file" in told.reason
     assert ended(worker) == 0
 
@@ -120,7 +120,7 @@ def test_damage_is_told_as_such(log: LogOnDisk, worker: subprocess.Popen[bytes])
     file.close()
     send(worker, encode_job(log.job()))
     *_, told = events(worker)
-    assert isinstance(told, Damage)
+    assert isinstance(told, CompactionDamage)
     assert ended(worker) == 0
 
 

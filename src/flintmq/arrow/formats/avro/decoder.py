@@ -16,7 +16,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from flintmq.arrow.formats.avro.schema import shape_of, without_logical_types
 from flintmq.arrow.formats.column_builder import decode_each
-from flintmq.arrow.formats.decoder import Decoded, SchemaError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
 
 _REFUSALS: Final = (EOFError, ValueError, IndexError, OverflowError, MemoryError, RecursionError, KeyError)
 
@@ -37,7 +37,7 @@ class AvroDecoder:
     def schema(self) -> pa.Schema:
         return pa.schema(list(self._shape.type))
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         return decode_each(self._shape, values, self._read, _REFUSALS)
 
     def _read(self, data: bytes) -> Any:

@@ -26,7 +26,7 @@ from flintmq.arrow.formats.column_builder import (
     Struct,
     decode_each,
 )
-from flintmq.arrow.formats.decoder import Decoded, SchemaError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
 from flintmq.arrow.formats.schema_merge import JSON_TEXT, plain
 
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ArithmeticError)
@@ -50,7 +50,7 @@ class JsonDecoder:
     def schema(self) -> pa.Schema:
         return plain(self._columns)
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         return decode_each(self._shape, values, self._read, _REFUSALS)
 
 

@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
 
 from flintmq.arrow.formats.column_builder import decode_each
-from flintmq.arrow.formats.decoder import Decoded, SchemaError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
 from flintmq.arrow.formats.protobuf.schema import shape_of
 
 _REFUSALS: Final = (DecodeError, ValueError)
@@ -48,7 +48,7 @@ class ProtoDecoder:
         """The schema with all that it imports, as a FileDescriptorSet: `open_decoder` takes it too."""
         return self._files
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         return decode_each(self._shape, values, self._read, _REFUSALS)
 
     def _read(self, data: bytes) -> Any:

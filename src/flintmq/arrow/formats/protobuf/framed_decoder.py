@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from flintmq.arrow.formats.decoder import Decoded, RowError, SchemaError, Values
+from flintmq.arrow.formats.decoder import DecodedValues, RowError, SchemaError, Values
 from flintmq.arrow.formats.framing import unpack_indexes
 from flintmq.arrow.formats.protobuf.decoder import ProtoDecoder, messages_of
 from flintmq.arrow.formats.protobuf.descriptors import compile_text
@@ -32,7 +32,7 @@ class IndexedDecoder:
     def schema(self) -> pa.Schema:
         return self._decoder.schema
 
-    def decode(self, values: Values) -> Decoded:
+    def decode(self, values: Values) -> DecodedValues:
         bodies: list[bytes | None] = []
         errors: list[RowError] = []
         for row, value in enumerate(values.to_pylist()):
@@ -44,7 +44,7 @@ class IndexedDecoder:
                     errors.append(RowError(row, str(why)))
             bodies.append(body)
         decoded = self._decoder.decode(pa.array(bodies, pa.binary()))
-        return Decoded(decoded.rows, sorted(errors + decoded.errors))
+        return DecodedValues(decoded.rows, sorted(errors + decoded.errors))
 
     def _body(self, value: bytes) -> bytes:
         indexes, at = unpack_indexes(value)

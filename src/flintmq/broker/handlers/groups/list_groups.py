@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
 from flintmq.coordinator.runtime.machine import Token
-from flintmq.coordinator.runtime.shard import State
+from flintmq.coordinator.runtime.shard import ShardState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListGroupsRequest, ListGroupsResponse
 
@@ -21,9 +21,9 @@ _ASKING: Token = -1
 def handle(request: Request, message: ListGroupsRequest, services: Services) -> ListGroupsResponse:
     response = ListGroupsResponse()
     for shard in services.groups:
-        if shard.state is State.LOADING:
+        if shard.state is ShardState.LOADING:
             response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        elif shard.state is State.ACTIVE:
+        elif shard.state is ShardState.ACTIVE:
             for _, part in shard.machine.list_groups(_ASKING, message, request.version).replies:
                 assert isinstance(part, ListGroupsResponse)
                 response.groups += part.groups

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from flintmq.broker.request import Request
 from flintmq.broker.responses import cut
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.partitions.maintenance.scheduler import PartitionTask, Task
+from flintmq.partitions.maintenance.scheduler import MaintenanceTask, PartitionTask
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import DescribeTopicTaskRequest, DescribeTopicTaskResponse
 
@@ -44,7 +44,7 @@ def handle(
     return _answer_later(task, wait_ms, services)
 
 
-async def _answer_later(task: Task, wait_ms: int, services: Services) -> DescribeTopicTaskResponse:
+async def _answer_later(task: MaintenanceTask, wait_ms: int, services: Services) -> DescribeTopicTaskResponse:
     if wait_ms > 0:
         try:
             await asyncio.wait_for(task.over.wait(), wait_ms / 1000)
@@ -62,7 +62,7 @@ async def _answer_later(task: Task, wait_ms: int, services: Services) -> Describ
         return _answer(task, is_over, told)
 
 
-def _answer(task: Task, is_over: bool, told: list[Told]) -> DescribeTopicTaskResponse:
+def _answer(task: MaintenanceTask, is_over: bool, told: list[Told]) -> DescribeTopicTaskResponse:
     return DescribeTopicTaskResponse(
         name=task.topic,
         action=MaintenanceAction[task.action.name],

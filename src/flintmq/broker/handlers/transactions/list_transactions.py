@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
 from flintmq.coordinator.runtime.machine import Token
-from flintmq.coordinator.runtime.shard import State
+from flintmq.coordinator.runtime.shard import ShardState
 from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
@@ -25,9 +25,9 @@ def handle(
     # Of none, for what is to be said of the request itself.
     response = list_transactions([], message, now_ms)
     for shard in services.transactions:
-        if shard.state is State.LOADING:
+        if shard.state is ShardState.LOADING:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if shard.state is State.ACTIVE:
+        if shard.state is ShardState.ACTIVE:
             for _, part in shard.machine.list_transactions(_ASKING, message, now_ms).replies:
                 assert isinstance(part, ListTransactionsResponse)
                 response.transaction_states += part.transaction_states

@@ -13,7 +13,7 @@ from deltalake import Schema
 
 from flintmq.lake.tables.commit_log import Action
 from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.statistics import ColumnFigures, figures_of
+from flintmq.lake.tables.statistics import ColumnStatistics, figures_of
 from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 KNOWN_FEATURES: Final = frozenset(("appendOnly", "invariants", "timestampNtz", "typeWidening"))
@@ -134,7 +134,7 @@ def _figures(one: DataFile, left_out: set[str]) -> dict[str, Any]:
     return {"numRecords": one.rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 
-def _bounds(column: ColumnFigures) -> tuple[Any, Any]:
+def _bounds(column: ColumnStatistics) -> tuple[Any, Any]:
     low, high = column.minimum, column.maximum
     if not column.is_bounded or low is None:
         return None, None

@@ -26,7 +26,7 @@ from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.delta import actions as delta_actions
 from flintmq.lake.tables.file_entry import data_file
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
-from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, TableError, Transform
+from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState, Transform
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class DeltaTable:
     def location(self) -> str:
         return self._store.url
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         with self._failing():
             try:
                 if self._known is None:
@@ -63,7 +63,7 @@ class DeltaTable:
         *,
         partitioning: Sequence[PartitionField] = (),
         properties: Mapping[str, str] | None = None,
-    ) -> State:
+    ) -> TableState:
         schema_evolution.check(schema)
         configuration = {
             **to_texts({}, properties or {}),
@@ -90,7 +90,7 @@ class DeltaTable:
         assert state is not None
         return state
 
-    def commit(self, change: Change) -> State:
+    def commit(self, change: TableChange) -> TableState:
         with self._failing():
             base = self._at(change.base)
             version = base.version() + 1
@@ -102,15 +102,15 @@ class DeltaTable:
         self._checkpoint(version)
         return state
 
-    def evolved(self, state: State, schema: pa.Schema) -> pa.Schema:
+    def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         return schema_evolution.merge(state.schema, schema)
 
-    def files(self, state: State) -> Iterable[DataFile]:
+    def files(self, state: TableState) -> Iterable[DataFile]:
         with self._failing():
             table = self._at(state)
             return list(_files(table, state))
 
-    def retained(self, state: State, *, since_ms: int) -> set[str]:
+    def retained(self, state: TableState, *, since_ms: int) -> set[str]:
         """Files that were in the table at some moment since."""
         found = {one.path for one in self.files(state)}
         for actions in self._log.backwards(int(state.version)):
@@ -120,7 +120,7 @@ class DeltaTable:
             found.update(unquote(one["remove"]["path"]) for one in actions if "remove" in one)
         return found
 
-    def _actions(self, base: deltalake.DeltaTable, change: Change) -> Iterator[Action]:
+    def _actions(self, base: deltalake.DeltaTable, change: TableChange) -> Iterator[Action]:
         is_rearranged = bool(change.removed) and change.progress is None
         yield delta_actions.commit_info("OPTIMIZE" if is_rearranged else "WRITE", new_id(), _now_ms())
         yield from self._described(base, change)
@@ -134,7 +134,7 @@ class DeltaTable:
         for one in change.added:
             yield delta_actions.add(one, change.base.partitioning, _now_ms(), is_change=not is_rearranged)
 
-    def _described(self, base: deltalake.DeltaTable, change: Change) -> Iterator[Action]:
+    def _described(self, base: deltalake.DeltaTable, change: TableChange) -> Iterator[Action]:
         metadata = base.metadata()
         columns, partitioning = base.schema().to_json(), change.base.partitioning
         if change.schema is not None:
@@ -166,7 +166,7 @@ class DeltaTable:
                 described[name] = value
         yield {"metaData": described}
 
-    def _state(self, table: deltalake.DeltaTable) -> State:
+    def _state(self, table: deltalake.DeltaTable) -> TableState:
         if unknown := _features(table) - delta_actions.KNOWN_FEATURES:
             raise TableError(
                 f"{self.location} has features that FlintMQ does not know: {', '.join(sorted(unknown))}. Write to "
@@ -177,7 +177,7 @@ class DeltaTable:
         partitioning = _partitioning(properties.pop(_PARTITIONING, None), metadata.partition_columns)
         derived = {one.name for one in partitioning if one.transform is not Transform.IDENTITY}
         schema = pa.schema(table.schema())
-        return State(
+        return TableState(
             version=str(table.version()),
             schema=pa.schema(
                 [
@@ -191,7 +191,7 @@ class DeltaTable:
             properties=properties,
         )
 
-    def _at(self, state: State) -> deltalake.DeltaTable:
+    def _at(self, state: TableState) -> deltalake.DeltaTable:
         if self._known is not None and str(self._known.version()) == state.version:
             return self._known
         return self._load(int(state.version))
@@ -249,7 +249,7 @@ def _partitioning(kept: str | None, columns: Sequence[str]) -> tuple[PartitionFi
     return tuple(PartitionField(column, Transform(transform)) for column, transform in json.loads(kept))
 
 
-def _files(table: deltalake.DeltaTable, state: State) -> Iterator[DataFile]:
+def _files(table: deltalake.DeltaTable, state: TableState) -> Iterator[DataFile]:
     names = [one.name for one in state.partitioning]
     actions = pa.table(table.get_add_actions(flatten=True))
     values = [actions.column(f"partition.{name}").to_pylist() for name in names]

@@ -29,8 +29,8 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from flintmq.lake.store.store import Entry as StoreEntry
 from flintmq.lake.store.store import Store, StoreError
+from flintmq.lake.store.store import StoredFile as StoreEntry
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.file_entry import data_file
@@ -39,7 +39,7 @@ from flintmq.lake.tables.iceberg import progress as iceberg_progress
 from flintmq.lake.tables.iceberg.catalogs import location_of
 from flintmq.lake.tables.iceberg.snapshots import NO_RETRY, kept_snapshots, lists_of, slim_copy
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
-from flintmq.lake.tables.table import Change, Conflict, PartitionField, State, TableError
+from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class IcebergTable:
     def location(self) -> str:
         return self._store.url
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         try:
             self._known = self._load()
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -81,7 +81,7 @@ class IcebergTable:
         *,
         partitioning: Sequence[PartitionField] = (),
         properties: Mapping[str, str] | None = None,
-    ) -> State:
+    ) -> TableState:
         schema_evolution.check(schema)
         made = entries.schema_of(schema)
         try:
@@ -104,7 +104,7 @@ class IcebergTable:
         assert state is not None
         return state
 
-    def commit(self, change: Change) -> State:
+    def commit(self, change: TableChange) -> TableState:
         base = slim_copy(self._at(change.base))
         transaction = base.transaction()
         if change.schema is not None:
@@ -129,13 +129,13 @@ class IcebergTable:
         self._expire_many(self._known)
         return self._state(self._known)
 
-    def evolved(self, state: State, schema: pa.Schema) -> pa.Schema:
+    def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         merged = schema_evolution.merge(state.schema, schema)
         transaction = self._at(state).transaction()
         _evolve(transaction, merged)
         return entries.arrow_of(transaction.table_metadata.schema())
 
-    def files(self, state: State) -> Iterable[DataFile]:
+    def files(self, state: TableState) -> Iterable[DataFile]:
         table = self._at(state)
         for entry in self._entries(table):
             spec = table.specs()[entry.spec_id]
@@ -147,7 +147,7 @@ class IcebergTable:
                 progress=state.progress,
             )
 
-    def retained(self, state: State, *, since_ms: int) -> set[str]:
+    def retained(self, state: TableState, *, since_ms: int) -> set[str]:
         """Files of the snapshots that `expire` leaves."""
         table = self._at(state)
         kept = kept_snapshots(table, since_ms)
@@ -158,13 +158,13 @@ class IcebergTable:
                 found.update(self._files_of(table, snapshot, seen))
         return found
 
-    def expire(self, state: State, *, before_ms: int) -> None:
+    def expire(self, state: TableState, *, before_ms: int) -> None:
         """Older snapshots cannot be read any more; those that count stay."""
         table = self._at(state)
         kept = kept_snapshots(table, before_ms)
         self._expire(table, [one for one in table.snapshots() if one.snapshot_id not in kept])
 
-    def metadata_orphans(self, state: State, *, before_ms: int) -> list[StoreEntry]:
+    def metadata_orphans(self, state: TableState, *, before_ms: int) -> list[StoreEntry]:
         """Lists of data files that no snapshot has, and that are too old to be of a commit under way."""
         table = self._at(state)
         needed = {self._path(path) for one in table.snapshots() for path in lists_of(table, one)}
@@ -204,7 +204,7 @@ class IcebergTable:
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                     yield self._path(entry.data_file.file_path)
 
-    def _describe(self, transaction: Transaction, change: Change) -> None:
+    def _describe(self, transaction: Transaction, change: TableChange) -> None:
         progress = change.base.progress if change.progress is None else change.progress
         properties = change.base.properties if change.properties is None else change.properties
         texts = to_texts(progress, properties)
@@ -218,7 +218,7 @@ class IcebergTable:
         if new := {name: value for name, value in texts.items() if before.get(name) != value}:
             transaction.set_properties(new)
 
-    def _put_files(self, transaction: Transaction, base: Loaded, change: Change) -> int:
+    def _put_files(self, transaction: Transaction, base: Loaded, change: TableChange) -> int:
         metadata = transaction.table_metadata
         added = [
             entries.entry_of(one, location_of(self.location), metadata.schema(), metadata.spec())
@@ -270,14 +270,14 @@ class IcebergTable:
             f"is there then counts. {failure}"
         ) from failure
 
-    def _state(self, table: Loaded) -> State:
+    def _state(self, table: Loaded) -> TableState:
         said, properties = from_texts(table.metadata.properties)
         progress = iceberg_progress.progress_of(table)
         if progress != said:
             logger.warning(
                 "%s has been rolled back; it goes on where the rows of its current snapshot end", self._name
             )
-        return State(
+        return TableState(
             version=table.metadata_location,
             schema=entries.arrow_of(table.schema()),
             partitioning=entries.partitioning_of(table.spec(), table.schema(), self._name),
@@ -285,7 +285,7 @@ class IcebergTable:
             properties=properties,
         )
 
-    def _at(self, state: State) -> Loaded:
+    def _at(self, state: TableState) -> Loaded:
         for table in (self._known, None):
             found = table or self._load()
             if found.metadata_location == state.version:
