@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 
 import click
 
-import flintmq
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.exit_codes import LOCAL_CODES
 from flintmq.cli.spark.launch import plan_launch
@@ -48,5 +48,8 @@ def command(options: tuple[str, ...]) -> None:
 
 
 def _startup_file() -> str:
-    """Beside the sources; never imported, for it runs only inside a shell."""
-    return os.path.join(os.path.dirname(flintmq.__file__), "spark", "startup.py")
+    """Return the path of a module that is never imported: it runs only inside a shell."""
+    spec = find_spec("flintmq.spark.shell_startup")
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin
