@@ -1,1 +1,1 @@
-"""Requests and their answers: the list of APIs, dispatch, and one small handler for each."""
+"""Requests and their responses: the list of APIs, dispatch, and one small handler for each."""

@@ -3,20 +3,13 @@
     pipeline = flintmq.pipeline.load("orders.yaml")         # PipelineError has every problem with its line and column
     for node in pipeline.order(): …
 
-    places, problems          where things stand in a file, and what is wrong with them
-    declaration, parts, model what a file may have, declared once: as the classes that it becomes
-    document, environment     YAML whose values know their places; `${NAME}`
-    columns, durations, sql   texts within the file
-    reading                   a document by the declaration
-    graph                     who reads whom
-    checking…                 what must hold, before Spark starts
-    loading                   all of this, from a path
-    running, replaying        the pipeline on Spark, each in modules of their own
-    changes                   a changed file and its checkpoint
-    file_schema               the declaration for editors
-    describing, layout,
-    drawing                   the flow as text
-    masking                   no passwords in either
+    spec/            the file: its declaration, its text with positions, its graph, its problems
+    validate/        checks that need no Spark
+    loading          both, from a path
+    plan/            the flow as text
+    sources/ sinks/  sources as data frames, sinks as streaming queries
+    dead_letters/    records that could not be processed: staged, published, looked up, read again
+    runtime/         the pipeline on Spark: compiled, checkpointed, watched, replayed
 
 Importing this package imports neither pyspark nor pyarrow, and opens no connection: a file can be checked where
 neither is installed. `run` is imported when it is asked for.

@@ -1,0 +1,1 @@
+"""Record batches: headers, records, compression, markers, checksums. Pure bytes, below everything."""

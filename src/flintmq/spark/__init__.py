@@ -4,13 +4,10 @@
     flintmq.spark.register(spark)
     spark.read.format("flintmq").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "t").load()
 
-    declared, options, offsets, ranges, filters   pure: what is asked for, where it starts and ends, what is left out
-    losses                                        what to say of records that are gone
-    connecting, planning, segments                the driver: what there is to read, and in which tasks
-    fetching, reading                             the workers: bytes over the wire, record batches out
-    local_files, segment_reading                  the same from the broker's own files, where they are at hand
-    source, stream                                what Spark calls
-    java, session                                 a Java, and a session with everything set
+    source, stream, sink       the interface that Spark calls; the work is done by `arrow.scan` and `arrow.write`
+    filters                    filters of a query as fewer topics, partitions and offsets
+    session, spark_home        a session with everything set, and quick Python workers
+    java_home, jvm             a Java that Spark can run on, and the process that a session starts
 
 Importing this package imports neither pyspark nor pyarrow: the command line looks for them first.
 """

@@ -1,15 +1,17 @@
 """Classic consumer groups and their committed offsets: one state machine per partition of `__consumer_offsets`.
 
-    records       Kafka's formats of that topic's records
-    group         one group: members, generation, protocol
-    rebalancing   the phases of a rebalance, and the timers that drive them
-    membership    JoinGroup, SyncGroup, Heartbeat and LeaveGroup against one group
-    offsets       committed and pending offsets of one group
-    commits       the requests about offsets
-    replies       what is answered, in the words of each version
-    machine       `Groups`, which holds all of it together
+    records         Kafka's formats of that topic's records
+    group           one group: members, generation, protocol
+    rebalance       the phases of a rebalance, and the timers that drive them
+    membership      JoinGroup, SyncGroup, Heartbeat and LeaveGroup against one group
+    offsets         committed and pending offsets of one group
+    offset_commits  the requests about offsets
+    responses       responses in the words of each version
+    machine         `GroupMachine`, which holds all of it together
+    coordinator     the machine on the runtime, with the broker's settings
 
-Pure: time, member ids and tokens come with the question; records, replies and timers go out as a decision.
+Pure, except for the coordinator: time, member ids and tokens are arguments; records, responses and timers are
+returned as a decision.
 """
 
 from __future__ import annotations
