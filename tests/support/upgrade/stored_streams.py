@@ -1,7 +1,7 @@
 """A Spark query from topic to topic and a pipeline, killed in the middle of a batch.
 
-    make_query("spark")              decided by the ledger, no transaction of it ended
-    make_pipeline("pipeline")        files of a table committed; rows of a topic decided and not committed
+    make_query("spark")              its rows are committed, or decided by the ledger, and Spark does not know
+    make_pipeline("pipeline")        the same of the rows of a topic and of the files of a table
 
 The archives hold the broker's data directory and the checkpoint, which do not depend on addresses or directories.
 """
@@ -87,15 +87,23 @@ def make_query(name: str) -> None:
             copying = _start(copying_program, broker.bootstrap_servers, SOURCE, TARGET, made)
             assert copying.wait(_PATIENCE_S) == 0
             _produce(broker, ROWS)
-            held = broker.faults.drop("EndTxn", when="before", times=None)
+            held = broker.faults.drop("EndTxn", when="after", times=None)
             copying = _start(copying_program, broker.bootstrap_servers, SOURCE, TARGET, made)
             try:
                 held.wait(timeout_s=_PATIENCE_S)
             finally:
                 _kill_session(copying)
+            _wait_for_markers(broker)
             stopped_ms = time.time_ns() // 1_000_000
         pack(name, directory, "data", "checkpoint")
     write_expected(name, {"stopped_ms": stopped_ms})
+
+
+def _wait_for_markers(broker: Broker) -> None:
+    """Until all rows of an ended transaction are committed, and not only the decision."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while any(state.startswith("Prepare") for state in broker.transactions().values()):
+        assert time.monotonic() < deadline
 
 
 def _produce(broker: Broker, first: int) -> None:
@@ -118,11 +126,15 @@ def make_pipeline(name: str) -> None:
             finished = _start(pipeline_program, str(file))
             assert finished.wait(_PATIENCE_S) == 0
             _write_orders(broker.address, rows()[FIRST:])
-            for point in ("files of a table committed", "rows of a topic decided"):
+            for point in ("files of a table committed", "rows of a topic committed"):
                 killed = _start(pipeline_program, str(file), point, "1")
                 assert killed.wait(_PATIENCE_S) == -signal.SIGKILL
                 _kill_session(killed)
         stopped_ms = time.time_ns() // 1_000_000
+        # As if the kill had come to all sinks at once, before Spark noted their batches.
+        for sink in ("rows", "table"):
+            for commit in (directory / ".flint" / "orders" / "sinks" / sink / "commits").glob("*1*"):
+                commit.unlink()
         # They tell of a process and its host.
         for about in ("status.json", "run.lock"):
             (directory / ".flint" / "orders" / about).unlink()
