@@ -75,7 +75,7 @@ def test_duckdb_and_spark_read_the_files_of_a_plain_table(spark: SparkSession, t
 def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path, format: Format) -> None:
     program = (
         "import sys\n"
-        "from flintmq.lake.tables.table import Change, Conflict, Format\n"
+        "from flintmq.lake.tables.table import Conflict, Format\n"
         "from support.lake.lake_locations import Place, next_offset\n"
         "from support.lake.lake_files import rows_of\n"
         "place, won, lost = Place(sys.argv[1], Format(sys.argv[2])), 0, 0\n"

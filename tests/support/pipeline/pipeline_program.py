@@ -30,11 +30,15 @@ POINTS = {
     "rows of a topic committed": Point("flintmq.arrow.write.exactly_once", "ExactlyOnce.commit", True),
     "files of a table written": Point("flintmq.pipeline.sinks.lake", "LakeSink._commit", False),
     "files of a table committed": Point("flintmq.pipeline.sinks.lake", "LakeSink._commit", True),
-    "dead letters found": Point("flintmq.pipeline.dead_letters.publisher", "Publisher.publish", False),
-    "dead letters written": Point(
-        "flintmq.pipeline.dead_letters.publisher", "Publisher._commit_offsets", False
+    "dead letters found": Point(
+        "flintmq.pipeline.dead_letters.publisher", "DeadLetterPublisher.publish", False
     ),
-    "dead letters committed": Point("flintmq.pipeline.dead_letters.publisher", "Publisher.publish", True),
+    "dead letters written": Point(
+        "flintmq.pipeline.dead_letters.publisher", "DeadLetterPublisher._commit_offsets", False
+    ),
+    "dead letters committed": Point(
+        "flintmq.pipeline.dead_letters.publisher", "DeadLetterPublisher.publish", True
+    ),
 }
 
 
