@@ -40,6 +40,8 @@ NO_MODULES = re.compile(
     r"|flintmq\.lake\.(error|offset|partition|timestamp|topic)"
     # Properties of tables and of their files.
     r"|flintmq\.(bucket|inputs|kind|partitioning|shape|progress\.\w+|quarantine\.pending)"
+    # Runs only inside a shell, which defines names that it uses (tests/spark/test_clusters.py runs it).
+    r"|flintmq\.spark\.shell_startup"
     # A table of an Iceberg catalog, a service, and loggers that tests make up.
     r"|flintmq\.(orders|service|messaging\.svc|test|no\.such\.logger)"
 )
