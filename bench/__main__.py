@@ -16,9 +16,9 @@ from types import FrameType
 from typing import TypeVar
 
 from bench import machine, rdkafka, report
-from bench.compiled import CannotBuild, build_wheel, unpack
+from bench.compiled import CHECKOUT, CannotBuild, build_wheel, unpack
 from bench.machine import Cores
-from bench.peers import JAVA_OPTIONS, KAFKA_VERSION, CannotRun, FlintPeer, KafkaPeer, Peer
+from bench.peers import JAVA_OPTIONS, KAFKA_VERSION, CannotRun, CheckoutPeer, FlintPeer, KafkaPeer, Peer
 from bench.process import BrokerFailed
 from bench.suite import Plan, Results, run
 from bench.workloads import WORKLOADS, Workload
@@ -56,6 +56,7 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
     load_before = machine.load()
     peers = _peers(options, folders)
     versions = {report.OURS: __version__, report.THEIRS: KAFKA_VERSION}
+    versions |= {peer.name: peer.version() for peer in peers if isinstance(peer, CheckoutPeer)}
     circumstances = report.Circumstances(
         when=time.strftime("%Y-%m-%d %H:%M"),
         machine=machine.description(),
@@ -64,6 +65,8 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
         load_before=load_before,
         cores_are_separate=Cores.available().are_separate,
     )
+    for name, version in circumstances.versions.items():
+        _say(f"{name}: {version}")
     _say(f"{circumstances.machine}; load average {circumstances.load_before:.2f}")
     if circumstances.load_before > report.NOISY_LOAD:
         _say("The machine has other work: figures of elapsed time (~) will be noise.")
@@ -90,14 +93,20 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
             results = run(peers, plan, say=_say, after_each=keep)
     finally:
         signal.signal(signal.SIGTERM, before)
-    _say(f"\n{report.table(results)}\n\n{report.noise(results, circumstances)}")
+    _say(f"\n{report.table(results)}")
+    for peer in report.checkouts(results.brokers):
+        _say(f"\n{report.peer_table(results, peer)}")
+    _say(f"\n{report.noise(results, circumstances)}")
     if options.markdown:
         _write(options.markdown, report.markdown(results, circumstances, workloads))
     return 1 if results.errors else 0
 
 
 def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
-    peers: list[Peer] = [FlintPeer(_compiled(folders) if options.compiled else None)]
+    peers: list[Peer] = [FlintPeer(_compiled(folders, CHECKOUT) if options.compiled else None)]
+    for name, checkout in options.peer:
+        package = _compiled(folders, checkout) if options.compiled else None
+        peers.append(CheckoutPeer(name, checkout, package))
     if not options.flintmq_only:
         try:
             peers.append(KafkaPeer.found(options.java_options))
@@ -106,12 +115,12 @@ def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
     return peers
 
 
-def _compiled(folders: ExitStack) -> str:
-    """A folder with FlintMQ as its compiled wheels have it, for as long as `folders` is open."""
+def _compiled(folders: ExitStack, checkout: str) -> str:
+    """Return a directory with FlintMQ as its compiled wheels have it, for as long as `folders` is open."""
     folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-wheel-"))
-    _say("building a compiled wheel")
+    _say(f"building a compiled wheel of {checkout}")
     try:
-        return unpack(build_wheel(folder, compiled=True), os.path.join(folder, "package"))
+        return unpack(build_wheel(folder, compiled=True, checkout=checkout), os.path.join(folder, "package"))
     except CannotBuild as error:
         raise CannotRun(f"{error} is not here to build a compiled wheel with") from error
 
@@ -135,6 +144,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=_positive_count, default=3, help="how often; the best counts (default 3)")
     add("--scale", type=_positive, default=1.0, help="size of the workloads; 1 to be quoted, 0.05 to look")
     add("--recovery-gb", type=_positive, default=_RECOVERY_GB, metavar="GB", help="data to recover (0.5)")
+    add(
+        "--peer",
+        action="append",
+        type=_peer,
+        default=[],
+        metavar="NAME=DIR",
+        help="measure the checkout in DIR, with its own .venv, beside this one; may be repeated",
+    )
     add("--flintmq-only", action="store_true", help="leave Kafka out")
     add("--compiled", action="store_true", help="measure a compiled wheel of FlintMQ, not the sources")
     add("--cold", action="store_true", help="do not warm the brokers first")
@@ -143,6 +160,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", metavar="FILE", help="write all measurements as JSON, after each one")
     add("--markdown", metavar="FILE", help="write the tables as Markdown")
     return parser
+
+
+def _peer(text: str) -> tuple[str, str]:
+    name, _, checkout = text.partition("=")
+    if not name or not checkout or os.sep in name:
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=DIR")
+    if name.lower() in (report.OURS.lower(), report.THEIRS.lower()):
+        raise argparse.ArgumentTypeError(f"{name} is the name of another broker here")
+    return name, checkout
 
 
 def _positive(text: str) -> float:

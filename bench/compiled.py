@@ -1,4 +1,4 @@
-"""FlintMQ as its compiled wheels have it: built from this checkout, unpacked into a folder to run from.
+"""FlintMQ as its compiled wheels have it: built from a checkout, unpacked into a folder to run from.
 
 Where there is no C compiler, or nothing to build a wheel with, CannotBuild says which.
 """
@@ -13,7 +13,7 @@ import sys
 import zipfile
 from typing import Final
 
-_ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CHECKOUT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _BUILD_TIMEOUT_S: Final = 600
 _COMPILERS: Final = ("cc", "gcc", "clang")
 
@@ -22,15 +22,15 @@ class CannotBuild(Exception):
     """The message says what is missing."""
 
 
-def build_wheel(folder: str, *, compiled: bool) -> str:
-    """The path of a wheel made in `folder`. What the build itself needs is fetched unless it is in a cache."""
+def build_wheel(folder: str, *, compiled: bool, checkout: str = CHECKOUT) -> str:
+    """Build a wheel of `checkout` in `folder` and return its path; fetch build dependencies not in a cache."""
     if compiled and not (os.environ.get("CC") or any(map(shutil.which, _COMPILERS))):
         raise CannotBuild("a C compiler")
     environment = {name: value for name, value in os.environ.items() if name != "FLINTMQ_COMPILE"}
     if compiled:
         environment["FLINTMQ_COMPILE"] = "1"
     done = subprocess.run(
-        [*_builder(folder), _ROOT],
+        [*_builder(folder), checkout],
         env=environment,
         capture_output=True,
         text=True,

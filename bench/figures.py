@@ -69,6 +69,13 @@ class Comparison:
             return None
         return mine / other
 
+    def cost_ratio(self, ours: str, theirs: str) -> float | None:
+        """Return a ratio above 1 where ours is worse, of rates as well."""
+        ratio = self.ratio(ours, theirs)
+        if ratio is None or self.figure.lower_is_better:
+            return ratio
+        return 1 / ratio if ratio > 0 else None
+
     def goal_is_met(self, ours: str, theirs: str) -> bool | None:
         """None if there is no goal, or nothing to judge it by."""
         figure, mine, ratio = self.figure, self.best.get(ours), self.ratio(ours, theirs)

@@ -60,21 +60,51 @@ class Peer(ABC):
 class FlintPeer(Peer):
     name = "FlintMQ"
 
-    def __init__(self, package: str | None = None) -> None:
-        """From the sources, or from a folder that a wheel was unpacked into."""
+    def __init__(self, package: str | None = None, *, python: str = sys.executable) -> None:
+        """Run the sources that `python` has installed, or `package`, a directory with an unpacked wheel."""
         self._package = package
+        self._python = python
 
     def prepare(self, place: Place) -> None:
         os.makedirs(place.folder, exist_ok=True)
 
     def command(self, place: Place) -> Sequence[str]:
         data = os.path.join(place.folder, "data")
-        return [sys.executable, "-m", "flintmq", "serve", "--port", str(place.port), "--data-dir", data]
+        return [self._python, "-m", "flintmq", "serve", "--port", str(place.port), "--data-dir", data]
 
     def environment(self) -> Mapping[str, str]:
         # The shell's own settings would make two runs differ.
         found = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
         return found if self._package is None else {**found, "PYTHONPATH": self._package}
+
+
+class CheckoutPeer(FlintPeer):
+    """FlintMQ of another checkout, run by that checkout's own `.venv`."""
+
+    def __init__(self, name: str, checkout: str, package: str | None = None) -> None:
+        self.checkout = os.path.abspath(checkout)
+        python = os.path.join(self.checkout, ".venv", "bin", "python")
+        if not os.access(python, os.X_OK):
+            raise CannotRun(f"{checkout} has no .venv; ./flint test --version makes one there")
+        super().__init__(package, python=python)
+        self.name = name
+
+    def environment(self) -> Mapping[str, str]:
+        environment = dict(super().environment())
+        if self._package is None:
+            # A path to this checkout's sources would come before those of the other one.
+            environment.pop("PYTHONPATH", None)
+        return environment
+
+    def version(self) -> str:
+        """Return the version of the code that the broker runs, and the directory it is imported from."""
+        code = "import flintmq, os; print(flintmq.__version__, 'of', os.path.dirname(flintmq.__file__))"
+        done = subprocess.run(
+            [self._python, "-c", code], env=self.environment(), capture_output=True, text=True, timeout=60
+        )
+        if done.returncode != 0:
+            raise CannotRun(f"{self.checkout} does not run:\n{_end_of(done)}")
+        return done.stdout.strip()
 
 
 class KafkaPeer(Peer):

@@ -21,6 +21,8 @@ THEIRS: Final = "Kafka"
 NOISY_LOAD: Final = 0.7
 """Before the run; during it the run itself is the load."""
 NOISY_CORES: Final = 0.25
+RATIO_MAX: Final = 1.05
+"""Of a checkout to another one: what is above it is marked."""
 
 Row = tuple[str, ...]
 
@@ -62,7 +64,13 @@ def noise(results: Results, circumstances: Circumstances) -> str:
 
 def heading(results: Results) -> Row:
     both = OURS in results.brokers and THEIRS in results.brokers
-    return ("workload", "figure", *results.brokers, *(("ratio",) if both else ()), "goal", "")
+    peers = (f"÷ {peer}" for peer in checkouts(results.brokers))
+    return ("workload", "figure", *results.brokers, *(("ratio",) if both else ()), *peers, "goal", "")
+
+
+def checkouts(brokers: Sequence[str]) -> list[str]:
+    """Return the names of the other checkouts that FlintMQ is compared with."""
+    return [broker for broker in brokers if broker not in (OURS, THEIRS)]
 
 
 def row(comparison: Comparison, brokers: Sequence[str]) -> Row:
@@ -70,7 +78,10 @@ def row(comparison: Comparison, brokers: Sequence[str]) -> Row:
     mark = "~" if figure.kind is Kind.WALL else "?" if figure.is_coarse else ""
     values = [_shown(comparison.best.get(broker), figure.unit, mark) for broker in brokers]
     ratio = comparison.ratio(OURS, THEIRS)
-    ratios = (f"{mark}{_number(ratio)}" if ratio is not None else "",) if len(brokers) > 1 else ()
+    ratios = [f"{mark}{_number(ratio)}" if ratio is not None else ""] if THEIRS in brokers else []
+    for peer in checkouts(brokers):
+        cost = comparison.cost_ratio(OURS, peer)
+        ratios.append(f"{mark}{cost:.3f}" if cost is not None else "")
     goals = []
     if figure.goal is not None:
         goals.append(f"≤ {_shown(figure.goal, figure.unit)}")
@@ -94,6 +105,28 @@ def table(results: Results) -> str:
         lines.append("  ".join(left + right).rstrip())
     lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join([*lines, *_failures(results)])
+
+
+def peer_table(results: Results, peer: str) -> str:
+    """Return for each workload the worst ratio of this checkout to `peer`, from the best rounds of both.
+
+    CPU and memory stand apart from elapsed time, which other work on the machine spoils, and figures that rest on
+    too little CPU count for neither.
+    """
+    worst: dict[str, dict[bool, tuple[float, str]]] = {}
+    for one in results.comparisons():
+        ratio = one.cost_ratio(OURS, peer)
+        found = worst.setdefault(one.workload, {})
+        if ratio is not None and not one.figure.is_coarse:
+            is_wall = one.figure.kind is Kind.WALL
+            found[is_wall] = max(found.get(is_wall, (0.0, "")), (ratio, one.figure.name))
+    rows = [("workload", f"CPU, memory ÷ {peer}", f"~elapsed ÷ {peer}")]
+    for workload, found in worst.items():
+        rows.append((workload, _worst(found.get(False)), _worst(found.get(True))))
+    widths = [max(len(one[column]) for one in rows) for column in range(2)]
+    lines = [f"{one[0].ljust(widths[0])}  {one[1].ljust(widths[1])}  {one[2]}".rstrip() for one in rows]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
 
 
 def markdown(results: Results, circumstances: Circumstances, workloads: Sequence[Workload]) -> str:
@@ -129,6 +162,7 @@ def as_json(results: Results, circumstances: Circumstances) -> str:
             "kind": one.figure.kind,
             "best": one.best,
             "ratio": one.ratio(OURS, THEIRS),
+            "cost_ratios": {peer: one.cost_ratio(OURS, peer) for peer in checkouts(results.brokers)},
             "goal": one.figure.goal,
             "goal_ratio": one.figure.goal_ratio,
             "goal_is_met": one.goal_is_met(OURS, THEIRS),
@@ -146,6 +180,13 @@ def as_json(results: Results, circumstances: Circumstances) -> str:
 
 def _failures(results: Results) -> list[str]:
     return [f"{one.workload} on {one.broker}, round {one.round}: {one.error}" for one in results.errors]
+
+
+def _worst(found: tuple[float, str] | None) -> str:
+    if found is None:
+        return "–"
+    ratio, figure = found
+    return f"{ratio:.3f}{' ABOVE' if ratio > RATIO_MAX else ''} ({figure})"
 
 
 def _shown(value: float | None, unit: str, mark: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Rounds over all workloads and brokers, interleaved: both brokers meet the same minute of the machine.
+"""Rounds over all workloads and brokers, interleaved: all brokers meet the same minute of the machine.
 
 Invariant: whatever happens, every broker that was started is gone and every folder removed when `run` returns.
 A workload that fails on one broker is noted and the rest goes on; a broker that died is replaced.
@@ -112,7 +112,8 @@ def run(
                     _warm(target)
             for number in range(1, plan.rounds + 1):
                 for workload in plan.workloads:
-                    for slot in slots:
+                    # Every other round in reverse order, so that no broker always follows the same one.
+                    for slot in slots if number % 2 else reversed(slots):
                         # What the one before left to be written back would be paid for by the next.
                         os.sync()
                         one = _measure(slot, workload, number)

@@ -119,3 +119,34 @@ def test_cpu_and_memory_include_descendants() -> None:
     assert sizes[0] > sizes[1] > 0
     assert machine.family(os.getpid())[0] == os.getpid()
     assert machine.busy_s() > machine.cpu_s(os.getpid()) > 0
+
+
+def test_ratios_to_another_checkout_are_of_the_best_rounds_and_above_one_is_worse() -> None:
+    def both(cpu_s: float, rate: float) -> list[Figure]:
+        return [steady(cpu_s), Figure("rate", rate, "M/s", Kind.WALL, lower_is_better=False)]
+
+    results = Results(
+        ["FlintMQ", "old"],
+        [
+            measured(1, "FlintMQ", *both(2.2, 8)),
+            measured(1, "old", *both(2.0, 9)),
+            measured(2, "FlintMQ", *both(2.5, 7)),
+            measured(2, "old", *both(3.0, 10)),
+        ],
+    )
+    assert [one.cost_ratio("FlintMQ", "old") for one in results.comparisons()] == [1.1, 1.25]
+    head, _, row = report.peer_table(results, "old").splitlines()
+    assert head.split("  ") == ["workload", "CPU, memory ÷ old", "~elapsed ÷ old"]
+    assert "1.100 ABOVE (CPU)" in row
+    assert "1.250 ABOVE (rate)" in row
+    assert "÷ old" in report.table(results).splitlines()[0]
+    assert [one["cost_ratios"] for one in json.loads(report.as_json(results, QUIET))["table"]] == [
+        {"old": 1.1},
+        {"old": 1.25},
+    ]
+
+
+def test_coarse_figures_say_nothing_about_another_checkout() -> None:
+    coarse = cpu("CPU", 0.05, per=1)
+    results = Results(["FlintMQ", "old"], [measured(1, name, coarse) for name in ("FlintMQ", "old")])
+    assert report.peer_table(results, "old").splitlines()[-1].split() == ["raw-16k", "–", "–"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,48 @@ def test_kafka_is_one_node_on_the_given_ports() -> None:
     assert "PLAINTEXT://127.0.0.1:1111" in settings["advertised.listeners"]
     assert settings["controller.quorum.bootstrap.servers"] == "127.0.0.1:2222"
     assert settings["log.dirs"] == "/data/data"
+
+
+def make_checkout(directory: Path) -> Path:
+    """Make a checkout whose `.venv` runs the code of this one."""
+    python = directory / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    return directory
+
+
+def test_another_checkout_is_measured_beside_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, out = make_checkout(tmp_path / "other"), tmp_path / "out.json"
+    arguments = ["--flintmq-only", "--cold", "--rounds", "2", "--scale", "0.001", "--only", "ping,start"]
+    arguments += ["--peer", f"old={checkout}", "--folder", str(tmp_path), "--out", str(out)]
+    assert main(arguments) == 0
+    document = json.loads(out.read_text())
+    order = [(one["round"], one["workload"], one["broker"]) for one in document["measurements"]]
+    assert order == [
+        (1, "ping", "FlintMQ"),
+        (1, "ping", "old"),
+        (1, "start", "FlintMQ"),
+        (1, "start", "old"),
+        (2, "ping", "old"),
+        (2, "ping", "FlintMQ"),
+        (2, "start", "old"),
+        (2, "start", "FlintMQ"),
+    ]
+    assert all(one["cost_ratios"]["old"] > 0 for one in document["table"] if one["workload"] == "start")
+    assert "~elapsed ÷ old" in capsys.readouterr().out
+
+
+def test_a_checkout_without_an_environment_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--flintmq-only", "--only", "ping", "--peer", f"old={tmp_path}"]) == 1
+    assert "has no .venv" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("peer", ["old", "=/tmp", "old=", "kafka=/tmp", "a/b=/tmp"])
+def test_a_peer_is_a_name_and_a_directory(peer: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["--peer", peer])
