@@ -73,8 +73,12 @@ class FlintPeer(Peer):
         return [self._python, "-m", "flintmq", "serve", "--port", str(place.port), "--data-dir", data]
 
     def environment(self) -> Mapping[str, str]:
-        # The shell's own settings would make two runs differ.
-        found = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+        # The shell's own settings would make two runs differ, and so would a start without bytecode.
+        found = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("FLINTMQ_") and name != "PYTHONDONTWRITEBYTECODE"
+        }
         return found if self._package is None else {**found, "PYTHONPATH": self._package}
 
 
