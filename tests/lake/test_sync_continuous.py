@@ -20,12 +20,10 @@ import fastavro
 
 from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.cli.main import main
-from flintmq.errors import ConfigurationError
-from flintmq.lake.syncing.metrics import Commit, SyncMetrics
+from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.piece_runner import PieceRunner
 from flintmq.lake.syncing.planner import Gap
 from flintmq.metrics.exposition import parse
-from flintmq.metrics.serving import FiguresServer
 from support.broker.broker_process import BrokerProcess
 from support.cli.terminal import Terminal
 from support.lake.lake_process import LakeProcess
@@ -195,26 +193,6 @@ def test_a_terminal_shows_how_far_a_sync_and_an_audit_are(
         # The bar is gone at the end: the cursor goes up and the line is cleared.
         assert terminal.text.rstrip("\r\n").endswith("\x1b[2K")
         assert said in capsys.readouterr().out
-
-
-# ---- figures over HTTP
-
-
-def test_figures_are_told_over_http() -> None:
-    figures = SyncMetrics()
-    figures.add_conflict("t", "/lake/t")
-    with FiguresServer(figures.text, port=0) as server:
-        url = f"http://127.0.0.1:{server.port}"
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-            assert parse(answer.read().decode()).total("flintmq_lake_conflicts_total", topic="t") == 1
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"{url}/else", timeout=10)
-        assert refused.value.code == 404
-        with pytest.raises(ConfigurationError, match="Choose another"):
-            FiguresServer(figures.text, port=server.port)
-    with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"{url}/metrics", timeout=10)
 
 
 # ---- a process that follows

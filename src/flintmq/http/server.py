@@ -26,7 +26,7 @@ _BACKLOG = 16
 
 
 class PortTaken(ConfigurationError):
-    """Somebody else listens there."""
+    """Another program listens on the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,13 @@ class HttpServer:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 takes a free one. ConfigurationError if that cannot be, PortTaken among them."""
-        sock = _bind(host, port)
-        self.host, self.port = host or "0.0.0.0", sock.getsockname()[1]
+        """Listen as `bind` does."""
+        await self.start_on(bind(host, port))
+        self.host = host or "0.0.0.0"
+
+    async def start_on(self, sock: socket.socket) -> None:
+        """Listen on a socket that `bind` has made."""
+        self.host, self.port = sock.getsockname()[:2]
         self._server = await asyncio.start_server(self._accept, sock=sock, limit=self._limits.head_bytes)
 
     @property
@@ -82,7 +86,7 @@ class HttpServer:
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the client is gone, or too slow to be waited for
         except asyncio.CancelledError:
-            pass  # the broker stops: this task has no one else who awaits it
+            pass  # the server stops: this task has no one else who awaits it
         finally:
             self._serving.discard(task)
             if writer.transport.get_write_buffer_size():
@@ -125,7 +129,7 @@ class HttpServer:
             return await make()
         except Exception:
             logger.exception("the page %s could not be made", request.path)
-            return _plain(500, "the page could not be made; see the broker's log")
+            return _plain(500, "the page could not be made; see the log")
 
     async def _send(
         self, writer: asyncio.StreamWriter, page: Page, *, keeps_alive: bool, head_only: bool = False
@@ -139,7 +143,18 @@ def _plain(status: int, words: str) -> Page:
     return Page(words.encode() + b"\n", "text/plain; charset=utf-8", status)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(
+    host: str,
+    port: int,
+    *,
+    option: str = "flint.rest.port",
+    alternatives: str = "another port, 0 for a free one, or -1 for none",
+) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Raise ConfigurationError if that fails, PortTaken if another program listens there; the message names the
+    `option` to change and its `alternatives`.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         if not host and socket.has_dualstack_ipv6():
@@ -148,7 +163,7 @@ def _bind(host: str, port: int) -> socket.socket:
             )
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        words = f"Cannot listen on {host or '0.0.0.0'}:{port} for HTTP (flint.rest.port): {error.strerror}."
+        words = f"Cannot listen on {host or '0.0.0.0'}:{port} for HTTP ({option}): {error.strerror}."
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"{words} Choose another port, 0 for a free one, or -1 for none.") from error
+            raise PortTaken(f"{words} Choose {alternatives}.") from error
         raise ConfigurationError(words) from error

@@ -201,9 +201,9 @@ def _told_at(port: int | None, figures: SyncMetrics) -> Iterator[None]:
     if port is None:
         yield
         return
-    from flintmq.metrics.serving import FiguresServer
+    from flintmq.http.metrics_server import MetricsServer
 
-    with FiguresServer(figures.text, port=port) as server:
+    with MetricsServer(figures.text, port=port) as server:
         if port == 0:
             note(f"figures at http://127.0.0.1:{server.port}/metrics")
         yield

@@ -80,7 +80,7 @@ def command(
     """
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    from flintmq.metrics.serving import FiguresServer
+    from flintmq.http.metrics_server import MetricsServer
     from flintmq.pipeline.runtime.metrics import figures_text
 
     latest: list[RunProgress] = []
@@ -97,7 +97,7 @@ def command(
         screen = stack.enter_context(Screen(pipeline.name))
         if metrics_port is not None:
             server = stack.enter_context(
-                FiguresServer(
+                MetricsServer(
                     lambda: figures_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
                 )
             )

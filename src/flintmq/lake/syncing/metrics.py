@@ -2,7 +2,7 @@
 
     figures.add(commit)
     write_figures(path, figures.text())
-    with FiguresServer(figures.text, port=9400): …        for Prometheus to ask
+    with MetricsServer(figures.text, port=9400): …        for Prometheus to ask
 
 Invariant: the file of figures is replaced as a whole, so that whoever reads it (node_exporter's textfile collector)
 never sees half of one. Counters begin at 0 with the process. `docs/metrics.md` has METRICS.

@@ -1,6 +1,6 @@
 """A run's figures as Prometheus reads them. Pure.
 
-    with FiguresServer(lambda: figures_text("orders", figures), port=9400): …
+    with MetricsServer(lambda: figures_text("orders", figures), port=9400): …
 
 Invariant: what is told was declared in METRICS, which `docs/metrics.md` has too. Counters begin at 0 with the run.
 """
