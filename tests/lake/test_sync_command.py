@@ -18,7 +18,6 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 from click.testing import CliRunner, Result
 
 import flintmq.lake
-from flintmq.cli.lake.progress_bar import Bar
 from flintmq.cli.main import main
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
@@ -136,18 +135,3 @@ def test_a_sync_that_follows_ends_cleanly_when_it_is_told_to(
     finally:
         program.kill()
         program.wait()
-
-
-def test_the_bar_is_quiet_at_first_and_says_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    now = 0.0
-    with Bar(now=lambda: now, is_terminal=False) as bar:
-        bar.tell(0, 10)
-        assert capsys.readouterr().err == ""
-        now = 3.0
-        bar.tell(4, 10)
-        bar.tell(5, 10)
-        assert capsys.readouterr().err == "writing: 4 of 10 pieces\n"
-        bar.tell(10, 10)
-        now = 4.0
-        bar.tell(1, 10)
-        assert capsys.readouterr().err == ""

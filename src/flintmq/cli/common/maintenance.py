@@ -64,7 +64,7 @@ def _tell(progress: Progress, action: MaintenanceAction, topic: str, parts: Sequ
         if one.state is MaintenanceState.RUNNING:
             phase = f", {_PHASES.get(one.phase, one.phase)}" if one.phase else ""
             words = f"{_DOING[action]} {topic}-{one.partition} ({over + 1} of {len(parts)}){phase}"
-            progress.tell(words, one.bytes_done, one.bytes_total)
+            progress.tell_bytes(words, one.bytes_done, one.bytes_total)
 
 
 def _print_cleaned(topic: str, action: MaintenanceAction, found: Sequence[Maintained]) -> None:

@@ -10,8 +10,8 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.output import many, print_json
+from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
-from flintmq.cli.lake.progress_bar import Bar
 
 if TYPE_CHECKING:
     from flintmq.lake.audit.report import TableAudit
@@ -68,8 +68,8 @@ def command(
         store=parse_store_settings(store),
     )
     spark = open_session(master, remote)
-    with Bar("comparing") as bar:
-        found = audit(spark, options, registry=registry, tell=bar.tell)
+    with Progress("comparing") as progress:
+        found = audit(spark, options, registry=registry, tell=progress.tell_pieces)
     if as_json:
         print_json([_as_json(one) for one in found])
     else:

@@ -8,8 +8,8 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
 from flintmq.cli.common.exit_codes import LOCAL_CODES
 from flintmq.cli.common.output import many, print_json, size
+from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
-from flintmq.cli.lake.progress_bar import Bar
 from flintmq.errors import ConfigurationError
 from flintmq.settings.kinds import Unit, plain_number
 
@@ -59,8 +59,10 @@ def command(
         opened = open_with_store(
             to, name, table_format, settings=settings, catalog=catalog, namespace=namespace
         )
-        with Bar() as bar:
-            done = compact(spark, opened.table, opened.store, target_bytes=int(plain), tell=bar.tell)
+        with Progress("writing") as progress:
+            done = compact(
+                spark, opened.table, opened.store, target_bytes=int(plain), tell=progress.tell_pieces
+            )
         if as_json:
             print_json(
                 {

@@ -16,8 +16,8 @@ from flintmq.cli.common.connection import bootstrap_option, json_option
 from flintmq.cli.common.durations import parse_duration_ms
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.output import many, note, size
+from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
-from flintmq.cli.lake.progress_bar import Bar
 from flintmq.errors import ConfigurationError
 from flintmq.settings.kinds import Unit, plain_number
 
@@ -154,13 +154,13 @@ def command(
             write_figures(metrics_file, figures.text())
 
     def shown(commit: Commit) -> None:
-        bar.clear()
+        progress.clear()
         _show(commit, as_json=as_json)
 
     with (
         _told_at(metrics_port, figures),
-        Bar() as bar,
-        Sync(spark, asked, figures=figures, tell=bar.tell, on_commit=shown) as sync,
+        Progress("writing") as progress,
+        Sync(spark, asked, figures=figures, tell=progress.tell_pieces, on_commit=shown) as sync,
         _stopping(sync),
     ):
         try:

@@ -82,7 +82,7 @@ def _verify_path(path: str) -> list[VerifiedLog]:
             def note(count: int, words: str = words) -> None:
                 nonlocal done
                 done += count
-                progress.tell(words, done, total)
+                progress.tell_bytes(words, done, total)
 
             try:
                 verified = verify(folder, bases, is_whole=os.path.isdir(path), note=note)
