@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Final, Protocol
 
 from flintmq.demo.broker import DemoBroker
@@ -27,6 +26,7 @@ from flintmq.demo.producing import Producing
 from flintmq.demo.view import Scene
 from flintmq.demo.watching import Watching
 from flintmq.demo.working import Working
+from flintmq.effects.signals import SignalHandler
 
 _LOOK_S: Final = 0.25
 _SAMPLE_S: Final = 1.0
@@ -50,37 +50,27 @@ class Show(Protocol):
         """After the end."""
 
 
-class Signals:
-    """How often somebody has asked for the end."""
+class StopRequests:
+    """How often the user has asked for the end."""
 
     def __init__(self) -> None:
         self.count = 0
         self.came = threading.Event()
 
-    def handle(self, number: int, frame: FrameType | None) -> None:
+    def add(self, number: signal.Signals) -> None:
         self.count += 1
         self.came.set()
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def conduct(*, seconds: float, rate: float, keep: str | None, seed: int, show: Show) -> int:
     figures = DemoFigures()
-    signals = Signals()
-    with signals.handled():
+    requests = StopRequests()
+    with SignalHandler(requests.add):
         with demo_folder(keep) as folder, _logged(folder), show, DemoBroker(folder.broker) as broker:
-            stage = _Stage(folder, broker.address, figures, signals, show, seconds=seconds)
+            stage = _Stage(folder, broker.address, figures, requests, show, seconds=seconds)
             stage.perform(rate=rate, seed=seed)
         lines = summary(figures, kept=folder.path if keep is not None else None)
-        if signals.count > 1:
+        if requests.count > 1:
             show.tell(["Interrupted: what was on its way was not waited for.", *lines])
             return INTERRUPTED
         show.tell(lines)
@@ -93,7 +83,7 @@ class _Stage:
         folder: Folder,
         address: str,
         figures: DemoFigures,
-        signals: Signals,
+        requests: StopRequests,
         show: Show,
         *,
         seconds: float,
@@ -101,7 +91,7 @@ class _Stage:
         self._folder = folder
         self._address = address
         self._figures = figures
-        self._signals = signals
+        self._requests = requests
         self._show = show
         self._seconds = seconds
         self._begun = time.monotonic()
@@ -110,7 +100,7 @@ class _Stage:
             self._file = file.read()
 
     def perform(self, *, rate: float, seed: int) -> None:
-        figures, signals = self._figures, self._signals
+        figures, requests = self._figures, self._requests
         shop = Producing(self._address, figures, rate=rate, seconds=self._seconds, seed=seed)
         watching = Watching(self._address, figures)
         working = Working(self._folder, self._address, figures)
@@ -118,7 +108,7 @@ class _Stage:
         for part in parts:
             part.start()
         try:
-            while not (shop.is_over or signals.count):
+            while not (shop.is_over or requests.count):
                 self._look(parts)
             shop.finish()
             self._await_rest(parts)
@@ -136,7 +126,7 @@ class _Stage:
         """Until all that was sent has come out, or nothing moves any more."""
         seen: object = None
         moved = time.monotonic()
-        while not self._figures.is_done and self._signals.count < 2:
+        while not self._figures.is_done and self._requests.count < 2:
             now = (self._figures.stage, self._figures.sums())
             if now != seen:
                 seen, moved = now, time.monotonic()
@@ -156,8 +146,8 @@ class _Stage:
             self._figures,
             Scene(now - self._begun, self._seconds, self._address, self._file, self._folder.pipeline),
         )
-        if self._signals.came.wait(_LOOK_S):
-            self._signals.came.clear()
+        if self._requests.came.wait(_LOOK_S):
+            self._requests.came.clear()
 
 
 @contextmanager

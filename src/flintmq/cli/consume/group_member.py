@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from flintmq.cli.common.output import note, warn
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Gap
 from flintmq.client.group_consumer import GroupConsumer, Offsets
 from flintmq.client.metadata import TopicView
+from flintmq.effects.signals import SignalHandler
 from flintmq.errors import FlintError
 from flintmq.records.record import Record
 
@@ -50,7 +50,8 @@ def read_as_member(
         on_lost=lost,
         read_committed=read_committed,
     )
-    with _ended_by_sigterm():
+    # A member that its supervisor stops leaves its group too, as after Ctrl-C.
+    with SignalHandler(_interrupt, (signal.SIGTERM,)):
         try:
             _read(consumer, limit, show)
         except BaseException:
@@ -80,15 +81,5 @@ def _close(consumer: GroupConsumer, *, interrupted: bool) -> None:
         warn(f"what was read last could not be committed, and may be read again: {error}")
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Taken as Ctrl-C is: a member that is stopped by its supervisor leaves its group too."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _interrupt(number: signal.Signals) -> NoReturn:
+    raise KeyboardInterrupt

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.output import many, note, size
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.effects.signals import SignalHandler
 from flintmq.errors import ConfigurationError
 from flintmq.settings.kinds import Unit, plain_number
 
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flintmq.lake.syncing.metrics import Commit, SyncMetrics
-    from flintmq.lake.syncing.sync import Sync
 
 _CONTINUOUS_S = 1.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command(
@@ -161,7 +158,7 @@ def command(
         _told_at(metrics_port, figures),
         Progress("writing") as progress,
         Sync(spark, asked, figures=figures, tell=progress.tell_pieces, on_commit=shown) as sync,
-        _stopping(sync),
+        SignalHandler(lambda _: sync.stop()),
     ):
         try:
             if interval_s is not None:
@@ -207,20 +204,6 @@ def _told_at(port: int | None, figures: SyncMetrics) -> Iterator[None]:
         if port == 0:
             note(f"figures at http://127.0.0.1:{server.port}/metrics")
         yield
-
-
-@contextmanager
-def _stopping(sync: Sync) -> Iterator[None]:
-    """The first signal asks the sync to stop; the handlers are as before when it has."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: sync.stop()) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _interval_s(*, once: bool, interval: str | None, continuous: bool) -> float | None:

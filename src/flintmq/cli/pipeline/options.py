@@ -14,6 +14,7 @@ import click
 
 from flintmq.cli.common.exit_codes import CommandFailure, Exit
 from flintmq.cli.pipeline.problems import show_problems
+from flintmq.effects.signals import SignalHandler, end_now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # A task whose worker dies is tried again, which Spark does on one machine only if it is told to.
 _MASTER = "local[*,4]"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def bootstrap_override(command: F) -> F:
@@ -86,55 +86,25 @@ def showing_problems() -> Iterator[None]:
         click.get_current_context().exit(int(Exit.FAILED))
 
 
-class Stop(threading.Event):
-    """Set by the first signal; a second one ends the command at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def take(self) -> None:
-        """Handles signals from now on, whoever took them before; also if one has come already."""
-        for number in _SIGNALS if self._is_main else ():
-            signal.signal(number, _end_now if self.is_set() else self._handle)
-
-    def give_back(self) -> None:
-        for number, handler in self._before.items() if self._is_main else ():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: object) -> None:
-        self.set()
-        self.take()
-
-
-def _end_now(number: int, frame: object) -> None:
-    """As errors, so that Java is ended on the way; whoever does not want to wait for that has a third."""
-    signal.signal(number, signal.SIG_DFL)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(128 + number)
-
-
 @contextmanager
-def stopping() -> Iterator[Stop]:
-    stop = Stop()
-    stop.take()
-    try:
-        yield stop
-    finally:
-        stop.give_back()
+def session_to_stop(pipeline: Pipeline, master: str | None) -> Iterator[tuple[SparkSession, threading.Event]]:
+    """Open a session, and an event that the first signal sets; a second signal ends the command at once.
 
-
-@contextmanager
-def session_to_stop(pipeline: Pipeline, master: str | None) -> Iterator[tuple[SparkSession, Stop]]:
-    """A session, and whether somebody wants it to end. ORDER: signals are taken before Java is started, and given
-    back after it has ended."""
+    ORDER: signals are handled before Java is started, and handed back after it has ended.
+    """
     _check_installed()
     from flintmq.spark.jvm import own_java
 
-    with stopping() as stop, own_java():
+    stop = threading.Event()
+
+    def handle(number: signal.Signals) -> None:
+        if stop.is_set():
+            # By an exception, so that Java is ended on the way.
+            end_now(number)
+        stop.set()
+
+    with SignalHandler(handle) as signals, own_java():
         spark = open_session(pipeline, master)
         # PySpark takes Ctrl-C for itself when a session is opened.
-        stop.take()
+        signals.install()
         yield spark, stop
