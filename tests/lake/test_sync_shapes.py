@@ -247,7 +247,7 @@ def test_poison_for_a_topic_is_written_once_whoever_dies(
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
     # Written and not ended; ended, and its files still there.
     for step in (
-        "flintmq.lake.syncing.quarantine_topic.end",
+        "flintmq.arrow.write.side_topic.end",
         "flintmq.lake.store.local.LocalFileStore.delete",
     ):
         with lake.open(topic, **options) as sync, monkeypatch.context() as patched:

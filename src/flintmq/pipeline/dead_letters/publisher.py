@@ -1,39 +1,36 @@
-"""Dead letters on their way to their topic: records as they were, with headers that say whence and why.
+"""Publishes dead letters to their topic: records unchanged, with headers that name their origin and the error.
 
     flintmq.pipeline, .checkpoint, .step, .error, .topic, .partition, .offset, .attempt, .replays
 
-What a batch has found is published when the batch is committed: all in one transaction, which also commits the
-offsets of a group, those behind the records that were published. Invariant: whoever publishes takes the transactional
-id first and looks at the offsets then; a record at or behind them is published, one before them was. So each is in
-the topic once, whoever dies, and however many sinks have found it. Id and group are those of a checkpoint: one that
-begins anew finds letters of its own, of which other offsets say nothing. `docs/decisions/0009` goes through the
-kills.
+The dead letters of a batch are published when the batch is committed: in one transaction of `arrow.write.side_topic`,
+which also commits the offsets of a group, those after the published records. Invariant: a record at or after the
+group's offsets is published, one before them was. So each is in the topic once, whichever process dies and however
+many sinks have found it. Transactional id and group belong to a checkpoint: a new one publishes dead letters of its
+own, of which the offsets of others say nothing. `docs/decisions/0009` goes through the kills.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from flintmq.arrow.codec.arrays import HEADER, HEADERS
 from flintmq.arrow.write.options import SinkOptions
-from flintmq.arrow.write.row_writer import RowWriter
-from flintmq.client.admin.groups import committed_offsets
+from flintmq.arrow.write.side_topic import (
+    ROWS_PER_BATCH_MAX,
+    GroupOffsets,
+    SideTopic,
+    SideTransaction,
+    read_group_offsets,
+)
 from flintmq.client.admin.topics import TopicPartition
-from flintmq.client.batch_producer import BatchProducer
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.errors import check
-from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
-from flintmq.errors import ErrorCode, RequestError
 from flintmq.pipeline.dead_letters.record_lookup import DeadLetter, Originals
 from flintmq.pipeline.dead_letters.staging import Dead
-from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from flintmq.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +44,6 @@ _OWN: Final = frozenset(
         REPLAYS,
     )
 )
-_ATTEMPTS_MAX: Final = 5
-_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-_ROWS_MAX: Final = 10_000
 
 Offsets = dict[TopicPartition, int]
 
@@ -79,53 +73,44 @@ class DeadLetterPublisher:
         self._run = run
         self._originals = originals
         digest = hashlib.sha256(f"{pipeline}/{topic}/{checkpoint}/{run}".encode()).hexdigest()[:16]
-        self._transactional_id = f"flintmq-pipeline-dead-{digest}"
+        self._side_topic = SideTopic(
+            client, SinkOptions((), topic=topic), transactional_id=f"flintmq-pipeline-dead-{digest}"
+        )
 
     def publish(self, dead: Sequence[Dead]) -> int:
-        """How many were not published before."""
+        """Publish them, and return how many were not published before."""
         if not dead:
             return 0
         letters = self._originals.find(dead)
-        for attempt in range(1, _ATTEMPTS_MAX + 1):
-            # Before the offsets are looked at: they are not known while somebody's transaction may change them.
-            transaction = begin(
-                self._client, self._transactional_id, timeout_ms=longest_timeout_ms(self._client)
-            )
-            try:
-                return self._write(letters, transaction)
-            except RequestError as error:
-                if error.code not in _FENCED or attempt == _ATTEMPTS_MAX:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return self._side_topic.attempt(lambda transaction: self._write_missing(letters, transaction))
 
-    def _write(self, letters: Sequence[DeadLetter], transaction: OpenedTransaction) -> int:
+    def _write_missing(self, letters: Sequence[DeadLetter], transaction: SideTransaction) -> int:
+        topic_ids = {one.place[0]: self._client.topic(one.place[0]).id.hex() for one in letters}
         ends: dict[str, Offsets] = {}
         left: set[int] = set()
         for group, of_group in self._by_group(letters).items():
-            done = self._done(group, {letters[at].place for at in of_group})
+            partitions = {letters[at].place for at in of_group}
+            done = read_group_offsets(self._client, group, partitions, topic_ids)
             for at in of_group:
                 one = letters[at]
                 if one.offset >= done.get(one.place, 0):
-                    places = ends.setdefault(group, {})
-                    places[one.place] = max(places.get(one.place, 0), one.offset + 1)
+                    of_partition = ends.setdefault(group, {})
+                    of_partition[one.place] = max(of_partition.get(one.place, 0), one.offset + 1)
                     left.add(at)
         new = [letters[at] for at in sorted(left)]
         if not new:
             return 0
-        producer = BatchProducer(self._client, codec=Codec.NONE, transaction=transaction)
-        writer = RowWriter(self._client, producer, SinkOptions((), topic=self._topic), first_partition=0)
-        for at in range(0, len(new), _ROWS_MAX):
-            writer.write(self._rows(new[at : at + _ROWS_MAX]))
-        writer.finish()
-        for group, places in ends.items():
-            self._commit_offsets(group, places, transaction)
-        for refused in end(self._client, [transaction], committed=True).values():
-            raise refused
+        batches = (
+            self._rows(new[at : at + ROWS_PER_BATCH_MAX]) for at in range(0, len(new), ROWS_PER_BATCH_MAX)
+        )
+        transaction.commit(
+            batches, [GroupOffsets(group, offsets, topic_ids) for group, offsets in ends.items()]
+        )
         logger.info("%s: %d dead letters are in the topic %s", self._pipeline, len(new), self._topic)
         return len(new)
 
     def _by_group(self, letters: Sequence[DeadLetter]) -> dict[str, list[int]]:
-        """The indices of letters, by the groups whose offsets say whether they were published."""
+        """Return indices of dead letters, by the groups whose offsets say whether they were published."""
         found: dict[str, list[int]] = {}
         for at, one in enumerate(letters):
             of_step = (self._pipeline, "dead", one.dead.step, self._checkpoint)
@@ -133,46 +118,6 @@ class DeadLetterPublisher:
             for owner in owners:
                 found.setdefault(".".join((*of_step, *owner)), []).append(at)
         return found
-
-    def _done(self, group: str, places: Iterable[TopicPartition]) -> Offsets:
-        found = committed_offsets(self._client, group, sorted(places))
-        # Offsets of a topic that was deleted since say nothing of the one that has its name now.
-        return {place: one.offset for place, one in found.items() if one.metadata == self._topic_id(place[0])}
-
-    def _topic_id(self, topic: str) -> str:
-        return self._client.topic(topic).id.hex()
-
-    def _commit_offsets(self, group: str, places: Offsets, transaction: OpenedTransaction) -> None:
-        by_topic: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in places.items():
-            by_topic.setdefault(topic, {})[partition] = offset
-        request = TxnOffsetCommitRequest(
-            transactional_id=transaction.id,
-            group_id=group,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.epoch,
-            topics=[
-                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[
-                        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                            partition_index=partition,
-                            committed_offset=offset,
-                            committed_metadata=self._topic_id(topic),
-                        )
-                        for partition, offset in partitions.items()
-                    ],
-                )
-                for topic, partitions in by_topic.items()
-            ],
-        )
-
-        def judge(response: TxnOffsetCommitResponse) -> None:
-            for one in response.topics:
-                for partition in one.partitions:
-                    check(partition.error_code, what=f"group {group}")
-
-        call_coordinator(self._client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
     def _rows(self, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
         keys: list[str] = []
