@@ -168,10 +168,10 @@ def test_who_is_killed_anywhere_is_continued_without_a_row_twice(
     count: int,
 ) -> None:
     again = topics.create(f"{topic}-again")
-    monkeypatch.setattr(replaying, "in_workers", in_processes(step, count))
+    monkeypatch.setattr(replaying, "map_in_workers", in_processes(step, count))
     with pytest.raises(Killed):
         replayed(synced, topic, again)
-    monkeypatch.setattr(replaying, "in_workers", in_processes("none", 0))
+    monkeypatch.setattr(replaying, "map_in_workers", in_processes("none", 0))
     done = replayed(synced, topic, again)
     committed = count if step == "after the commit" else count - 1
     assert (done.rows, done.partitions[0].transactions) == (30 - 10 * committed, 3 - committed)

@@ -169,7 +169,6 @@ def slow(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic of many pieces, and a bar that is shown at once."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("flintmq.cli.common.progress.QUIET_S", 0.0)
-    monkeypatch.setattr("flintmq.lake.jobs._LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("flintmq.lake.audit.planning.STRETCH_BYTES", 1)
     topics.create(topic, configs={"segment.bytes": "300"})
     for number in range(PIECES):

@@ -1,7 +1,7 @@
 """`lake compact` or `lake latest` in a process of its own that dies as by `kill -9`: `OPERATION ROOT FORMAT STEP`.
 
 STEP names where the driver dies, or where a worker does (the first that comes there, once), or is `none`. The tables
-are those of `lake_places`. Workers are forks of `lake_dying_daemon`.
+are those of `support.lake.lake_locations`. Workers are forks of `support.lake.dying_daemon`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from support.lake.sync_program import COMMITS, STEP_VARIABLE, dying
 _BEFORE, _AFTER = False, True
 DRIVER_STEPS: dict[str, dict[str, tuple[str, bool]]] = {
     operation: {
-        "planned": (f"flintmq.lake.{operation}:in_workers", _BEFORE),
-        "written": (f"flintmq.lake.{operation}:in_workers", _AFTER),
+        "planned": (f"flintmq.lake.{operation}.{operation}:map_in_workers", _BEFORE),
+        "written": (f"flintmq.lake.{operation}.{operation}:map_in_workers", _AFTER),
     }
     for operation in ("compact", "latest")
 }

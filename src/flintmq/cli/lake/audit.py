@@ -69,7 +69,7 @@ def command(
     )
     spark = open_session(master, remote)
     with Progress("comparing") as progress:
-        found = audit(spark, options, registry=registry, tell=progress.tell_pieces)
+        found = audit(spark, options, registry=registry, on_progress=progress.tell_pieces)
     if as_json:
         print_json([_as_json(one) for one in found])
     else:

@@ -61,7 +61,7 @@ def command(
         )
         with Progress("writing") as progress:
             done = compact(
-                spark, opened.table, opened.store, target_bytes=int(plain), tell=progress.tell_pieces
+                spark, opened.table, opened.store, target_bytes=int(plain), on_progress=progress.tell_pieces
             )
         if as_json:
             print_json(

@@ -157,7 +157,7 @@ def command(
     with (
         _told_at(metrics_port, figures),
         Progress("writing") as progress,
-        Sync(spark, asked, figures=figures, tell=progress.tell_pieces, on_commit=shown) as sync,
+        Sync(spark, asked, figures=figures, on_progress=progress.tell_pieces, on_commit=shown) as sync,
         SignalHandler(lambda _: sync.stop()),
     ):
         try:

@@ -24,7 +24,7 @@ from flintmq.client.metadata import TopicView
 from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
 from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, Checked, TableAudit
 from flintmq.lake.audit.task import AuditTask, audit_stretch
-from flintmq.lake.jobs import Tell
+from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.quarantine import Pending
@@ -33,7 +33,6 @@ from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding, shaper_of
 from flintmq.lake.tables.data_file import DataFile, FileName
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
-from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +48,14 @@ def audit(
     options: SyncOptions,
     *,
     registry: str | None = None,
-    tell: Tell = lambda done, total: None,
+    on_progress: OnProgress = no_progress,
 ) -> list[TableAudit]:
     """Of the tables of these topics. `registry` is the schema registry's address, if that has changed, or a password.
 
-    `tell` hears how many stretches are done, of how many.
+    `on_progress` is called with the number of finished tasks and of all tasks.
     """
     with client_of(options.source) as client:
-        return [_Audit(spark, client, options, topic, registry).run(tell) for topic in options.topics]
+        return [_Audit(spark, client, options, topic, registry).run(on_progress) for topic in options.topics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,9 @@ class _Audit:
         self._registry = registry
         self._source = options.source
 
-    def run(self, tell: Tell) -> TableAudit:
+    def run(self, on_progress: OnProgress) -> TableAudit:
         for _ in range(_ROUNDS_MAX):
-            found, table = self._look(tell)
+            found, table = self._look(on_progress)
             unreadable = {
                 path
                 for one in found.problems
@@ -98,7 +97,7 @@ class _Audit:
             f"The table at {table.location} changes faster than it is compared; audit it when it rests."
         )
 
-    def _look(self, tell: Tell) -> tuple[TableAudit, Table]:
+    def _look(self, on_progress: OnProgress) -> tuple[TableAudit, Table]:
         table = table_of(self._options, self._topic)
         state = table.state()
         if state is None:
@@ -114,7 +113,7 @@ class _Audit:
         for one in files:
             if one.path not in foreign:
                 by_partition.setdefault(one.partition, []).append(one)
-        checked = self._rounds(table, state, view, by_partition, problems, tell)
+        checked = self._rounds(table, state, view, by_partition, problems, on_progress)
         problems += _counted(files, checked, self._topic)
         count = len(problems) + sum(one.problem_count for one in checked)
         told = [*problems, *(problem for one in checked for problem in one.problems)]
@@ -149,7 +148,7 @@ class _Audit:
         view: TopicView,
         by_partition: Mapping[int, Sequence[DataFile]],
         problems: list[AuditProblem],
-        tell: Tell,
+        on_progress: OnProgress,
     ) -> list[Checked]:
         shaper = self._shaper(state)
         quarantine = self._quarantine(state) if not shaper.is_raw else None
@@ -177,7 +176,7 @@ class _Audit:
                 replace(common, stretch=one, task=task, poison=_within(quarantine, one))
                 for one, task in zip(stretches, self._tasks(stretches), strict=True)
             ]
-            results = in_workers(self._spark, tasks, audit_stretch, Checked, tell=tell)
+            results = map_in_workers(self._spark, tasks, audit_stretch, Checked, on_progress=on_progress)
             done += [one for one in results if not one.is_outdated]
             outdated = [one for one, result in zip(stretches, results, strict=True) if result.is_outdated]
             if outdated:

@@ -10,18 +10,18 @@ removes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flintmq.lake.compact.merge import MergeTask, merge_files
 from flintmq.lake.compact.planning import Merge, plan_merges
+from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
 from flintmq.lake.latest.merge import KIND, LATEST
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.piece_writer import Layout, Parquet
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState
-from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,9 +56,9 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     files_min: int = FILES_MIN,
     parquet: Parquet | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = no_progress,
 ) -> CompactReport:
-    """`tell` hears how many files are merged, of how many."""
+    """`on_progress` is called with the number of merged files and of all files."""
     if target_bytes <= 0 or files_min < 2:
         raise TableError("Files are merged up to a size above 0, two or more of them.")
     state = table.state()
@@ -78,13 +78,13 @@ def compact(
     done: list[tuple[Merge, DataFile]] = []
     commits = 0
     for some in _portions(merges):
-        tell(sum(len(one.inputs) for one, _ in done), total)
+        on_progress(sum(len(one.inputs) for one, _ in done), total)
         tasks = [MergeTask(merge=one, layout=layout) for one in some]
-        merged = in_workers(spark, tasks, merge_files, DataFile)
+        merged = map_in_workers(spark, tasks, merge_files, DataFile)
         if kept := commit_merges(table, list(zip(some, merged, strict=True))):
             done += kept
             commits += 1
-    tell(total, total)
+    on_progress(total, total)
     return CompactReport(
         files_before=sum(len(one.inputs) for one, _ in done),
         files_after=len(done),

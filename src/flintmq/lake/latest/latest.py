@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, LatestTask, merge_latest
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.piece_writer import Layout
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
-from flintmq.lake.workers import in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +105,7 @@ def _refresh(
         )
         if task.new:
             tasks.append(task)
-    parts = in_workers(spark, tasks, merge_latest, LatestPart)
+    parts = map_in_workers(spark, tasks, merge_latest, LatestPart)
     added = [one for part in parts for one in part.added]
     if offsets:
         by_path = {one.path: one for one in old}

@@ -20,6 +20,7 @@ from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
 from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
+from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.replay.task import Replayed, ReplayTask, replay_partition
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import SyncOptions
@@ -28,7 +29,6 @@ from flintmq.lake.syncing.table_decoding import kept_decoding
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.file_names import digest_of
 from flintmq.lake.tables.table import Table, TableError, TableState
-from flintmq.lake.workers import in_workers
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
 
@@ -112,7 +112,7 @@ def replay(
         )
         for partition, stretches in _stretches(table, state, source).items()
     ]
-    done = in_workers(spark, tasks, replay_partition, Replayed)
+    done = map_in_workers(spark, tasks, replay_partition, Replayed)
     found = Replay(table=table.location, topic=to_topic, name=named, partitions=tuple(done))
     logger.info("%s: %d rows were replayed to %s as %s", table.location, found.rows, to_topic, named)
     return found

@@ -26,9 +26,10 @@ from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
+from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.syncing.metrics import Commit, SyncMetrics
 from flintmq.lake.syncing.options import SyncOptions, make_options
-from flintmq.lake.syncing.piece_runner import PASSING, PieceRunner, Result, Stopped, Work
+from flintmq.lake.syncing.piece_runner import PASSING, PieceResult, PieceRunner, PieceWork, Stopped
 from flintmq.lake.syncing.planner import Plan, SyncError, SyncPlanner, SyncRequest, range_of
 from flintmq.lake.syncing.synced_table import Prepared, SyncedTable
 from flintmq.lake.tables.table import Conflict, TopicProgress
@@ -155,13 +156,13 @@ class Sync:
         options: SyncOptions,
         *,
         figures: SyncMetrics | None = None,
-        tell: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: OnProgress = no_progress,
         on_commit: Callable[[Commit], None] = lambda commit: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.figures = figures or SyncMetrics()
         self._options = options
-        self._tell = tell
+        self._on_progress = on_progress
         self._on_commit = on_commit
         self._clock = clock
         self._stop = threading.Event()
@@ -242,10 +243,10 @@ class Sync:
             else:
                 plans[name] = plan
                 run.goals.setdefault(name, plan.ends)
-        work = [Work(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.pieces]
+        work = [PieceWork(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.pieces]
         targets = [prepared[name].target for name in plans]
-        results = self._runner.run(work, targets, tell=self._tell, is_stopped=self._stop.is_set)
-        by_topic: dict[str, list[Result]] = {name: [] for name in plans}
+        results = self._runner.run(work, targets, on_progress=self._on_progress, is_stopped=self._stop.is_set)
+        by_topic: dict[str, list[PieceResult]] = {name: [] for name in plans}
         for one, result in zip(work, results, strict=True):
             by_topic[range_of(one.task).topic].append(result)
         for name, plan in plans.items():
@@ -256,7 +257,7 @@ class Sync:
                     run.replan(name)
 
     def _commit(
-        self, table: Prepared, plan: Plan, results: list[Result], outcome: SyncOutcome, begun: float
+        self, table: Prepared, plan: Plan, results: list[PieceResult], outcome: SyncOutcome, begun: float
     ) -> bool:
         """Whether it is done, not to be planned again."""
         name = plan.topic.name
@@ -284,7 +285,7 @@ class Sync:
         self._on_commit(commit)
         return True
 
-    def _all_written(self, table: Prepared, results: list[Result]) -> bool:
+    def _all_written(self, table: Prepared, results: list[PieceResult]) -> bool:
         """False if what was found on the way asks for another plan; an error if no plan would help."""
         new_schemas = {one for result in results for one in result.new_schemas}
         if new_schemas:

@@ -20,7 +20,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
-from flintmq.lake.syncing.piece_runner import Result
+from flintmq.lake.syncing.piece_runner import PieceResult
 from flintmq.lake.syncing.piece_writer import Layout, PieceTarget, WrittenPiece
 from flintmq.lake.syncing.planner import Plan
 from flintmq.lake.syncing.quarantine import Pending, Quarantine, TableQuarantine, with_pending
@@ -146,7 +146,7 @@ class Prepared:
         if pending is not None and self._quarantine is not None:
             self._quarantine.settle(pending)
 
-    def told(self, plan: Plan, results: Sequence[Result], *, seconds: float) -> Commit:
+    def told(self, plan: Plan, results: Sequence[PieceResult], *, seconds: float) -> Commit:
         written = [one.written for one in results if one.written is not None]
         files = [file for one in written for file in one.rows]
         return Commit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
-from flintmq.lake.workers import in_workers
+from flintmq.lake.fan_out import map_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,4 +16,4 @@ def _frozen(item: int) -> int:
 
 
 def test_workers_do_not_collect_what_they_have_imported(spark: SparkSession) -> None:
-    assert min(in_workers(spark, [1, 2, 3], _frozen, int)) > 10_000
+    assert min(map_in_workers(spark, [1, 2, 3], _frozen, int)) > 10_000
