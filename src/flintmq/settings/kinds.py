@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
+from flintmq.settings.durations import parse_duration_ms
+
 
 class SettingKind(IntEnum):
     """The types of Kafka's configuration; the numbers are those of DescribeConfigs."""
@@ -54,7 +56,7 @@ _RANGES = {
 }
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Zµ%]+)")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]+)")
 _COMMA = re.compile(r"\s*,\s*")
 
 # Powers of 1024 with or without the `i`: what people mean by "2GB" of memory or of a segment.
@@ -62,16 +64,6 @@ _BYTES = {
     prefix + suffix: 1024**power
     for power, prefix in enumerate(("", "k", "m", "g", "t"))
     for suffix in (("b",) if not prefix else ("", "b", "ib"))
-}
-_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "sec": 1_000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
 }
 
 
@@ -108,13 +100,16 @@ def write_value(kind: SettingKind, value: object) -> str:
 
 def plain_number(unit: Unit, text: str) -> str:
     """`1h` → `3600000`, `2GB` → `2147483648`, `80%` → `0.8`; any other text comes back as it is."""
+    if unit is Unit.MS:
+        duration_ms = parse_duration_ms(text)
+        return text if duration_ms is None else str(duration_ms)
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return text
     number, suffix = float(match[1]), match[2].lower()
     if unit is Unit.RATIO and suffix == "%":
         return repr(number / 100)
-    scale = {Unit.BYTES: _BYTES, Unit.MS: _MS}.get(unit, {}).get(suffix)
+    scale = _BYTES.get(suffix) if unit is Unit.BYTES else None
     return text if scale is None else str(round(number * scale))
 
 

@@ -26,6 +26,7 @@ from flintmq.arrow.scan.option_list import NAMES, refuse_out_of_place, refuse_un
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition
 from flintmq.errors import ConfigurationError
+from flintmq.settings.durations import parse_duration_ms
 
 HEADERS: Final = "headers"
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -33,14 +34,6 @@ _FETCH_BYTES_MAX: Final = 256 * 1024 * 1024
 _CLIENT_ID: Final = "flintmq-spark"
 _DELAY_MS: Final = 15 * 60 * 1000
 _COUNT_MAX: Final = (1 << 63) - 1
-_UNITS_MS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
 T = TypeVar("T")
 
@@ -273,8 +266,4 @@ def _timestamp_ms(text: str) -> int | None:
 
 
 def _duration_ms(text: str) -> int | None:
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    if match is None:
-        return None
-    unit = _UNITS_MS.get(match[2] or "ms")
-    return None if unit is None else int(match[1]) * unit
+    return parse_duration_ms(text, default_unit="ms")

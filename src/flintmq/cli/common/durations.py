@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from flintmq.errors import ConfigurationError
-from flintmq.settings.kinds import Unit, plain_number
+from flintmq.settings import durations
 
 
 def parse_duration_ms(option: str, text: str) -> int:
     """`90s`, `1h`, `7d`, as the value of an option."""
-    plain = plain_number(Unit.MS, text)
-    if plain == text or not plain.isdecimal():
+    duration_ms = durations.parse_duration_ms(text)
+    if duration_ms is None:
         raise ConfigurationError(f"{option} {text}: expected a duration such as 90s, 15m, 1h or 7d")
-    return int(plain)
+    return duration_ms
 
 
 def duration_text(seconds: float) -> str:

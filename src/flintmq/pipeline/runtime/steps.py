@@ -15,12 +15,12 @@ from flintmq.pipeline.runtime.expectations import expected
 from flintmq.pipeline.runtime.spark_problems import telling
 from flintmq.pipeline.runtime.user_code import load_reference, said
 from flintmq.pipeline.sources.frames import SourceFrame, with_watermark
-from flintmq.pipeline.spec.durations import in_words, parse_ms
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import DedupStep, Pipeline, PythonStep, SinkBase, SqlStep, StateStep, Step
 from flintmq.pipeline.spec.origin import ORIGIN
 from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule, did_you_mean
 from flintmq.pipeline.spec.source_map import place_of
+from flintmq.settings.durations import duration_words, parse_duration_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,15 +80,15 @@ class Steps:
         """Spark keeps a key for as long as its watermark is late; that must be at least what is asked for."""
         assert step.dedup.within is not None
         delays = [
-            parse_ms(node.watermark.delay) or 0
+            parse_duration_ms(node.watermark.delay) or 0
             for node in self._graph.upstream(step)[1:]
             if not isinstance(node, SinkBase) and node.watermark is not None
         ]
-        wanted = parse_ms(step.dedup.within) or 0
+        wanted = parse_duration_ms(step.dedup.within) or 0
         if delays and min(delays) < wanted:
             message = (
                 f"`{step.name}` looks back {step.dedup.within}, and the watermark of what it reads is late by "
-                f"{in_words(min(delays))} only"
+                f"{duration_words(min(delays))} only"
             )
             hint = "make the watermark's delay as long, or look back less"
             place = place_of(step.dedup.within, step.place)

@@ -19,10 +19,10 @@ from flintmq.pipeline.sinks.encoding import encoded
 from flintmq.pipeline.sinks.lake import LakeSink
 from flintmq.pipeline.sinks.topic import TopicSinkBatches
 from flintmq.pipeline.sources.frames import without_origin
-from flintmq.pipeline.spec.durations import for_spark
 from flintmq.pipeline.spec.model import ConsoleSink, FilesSink, JdbcSink, Pipeline, Sink, TableSink, TopicSink
 from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule, did_you_mean
 from flintmq.pipeline.spec.source_map import place_of
+from flintmq.settings.durations import normalized_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,7 +115,7 @@ def triggered(writer: DataStreamWriter, pipeline: Pipeline, *, once: bool) -> Da
     if once or pipeline.trigger.run == "available-now":
         return writer.trigger(availableNow=True)
     if pipeline.trigger.every is not None:
-        return writer.trigger(processingTime=for_spark(pipeline.trigger.every))
+        return writer.trigger(processingTime=normalized_duration(pipeline.trigger.every))
     return writer
 
 

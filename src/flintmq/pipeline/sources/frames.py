@@ -20,10 +20,10 @@ from flintmq.pipeline.dead_letters.staging import Stage
 from flintmq.pipeline.sources.decoded_source import NAME, SHAPING, encode_shaping
 from flintmq.pipeline.sources.decoders import decoder_of
 from flintmq.pipeline.sources.decoding import Shaping
-from flintmq.pipeline.spec.durations import for_spark
 from flintmq.pipeline.spec.model import FilesSource, Pipeline, Source, TableSource, TopicSource
 from flintmq.pipeline.spec.origin import ORIGIN
 from flintmq.pipeline.spec.parts import DEAD_LETTER, DROP, FAIL, Watermark
+from flintmq.settings.durations import normalized_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +158,7 @@ def otherwise_of(pipeline: Pipeline, source: TopicSource) -> str:
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     if watermark is None:
         return frame
-    return frame.withWatermark(str(watermark.column), for_spark(watermark.delay))
+    return frame.withWatermark(str(watermark.column), normalized_duration(watermark.delay))
 
 
 def without_origin(frame: DataFrame) -> DataFrame:

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from flintmq.pipeline.spec.declaration import Kind, Lasting, Part, fields_of
-from flintmq.pipeline.spec.durations import in_words, parse_ms
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.masking import is_secret_name, public
 from flintmq.pipeline.spec.model import AnyNode, Pipeline
+from flintmq.settings.durations import duration_words, parse_duration_ms
 
 START: Final = "start"
 _TARGETS: Final = {
@@ -223,8 +223,8 @@ def _values(part: Part, prefix: str) -> Iterator[tuple[str, Lasting, Any]]:
                 elif not is_secret_name(key):
                     yield f"{prefix}{name}.{key}", field.lasting, _plain(one)
         elif not field.is_secret and value is not None:
-            if field.kind is Kind.DURATION and (duration_ms := parse_ms(value)):
-                value = in_words(duration_ms)
+            if field.kind is Kind.DURATION and (duration_ms := parse_duration_ms(value)):
+                value = duration_words(duration_ms)
             yield f"{prefix}{name}", field.lasting, _plain(value)
 
 

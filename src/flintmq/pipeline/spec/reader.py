@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import yaml
 
-from flintmq.pipeline.spec import durations
 from flintmq.pipeline.spec.columns import ColumnsError, columns
 from flintmq.pipeline.spec.declaration import Declared, Kind, Part, fields_of
 from flintmq.pipeline.spec.document import origins
@@ -24,6 +23,7 @@ from flintmq.pipeline.spec.environment import substitute
 from flintmq.pipeline.spec.model import Node, Pipeline
 from flintmq.pipeline.spec.problems import Problem, Rule, did_you_mean
 from flintmq.pipeline.spec.source_map import Place, Source, Text
+from flintmq.settings.durations import EXAMPLES, duration_words, parse_duration_ms
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG: Final = "tag:yaml.org,2002:"
@@ -36,6 +36,8 @@ _WANTED: Final = {
 }
 _FLAGS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _COLUMNS_HINT: Final = "write columns like `id long, name string, at timestamp`"
+_DURATION_MS_MAX: Final = 36_500 * 86_400_000
+"""A hundred years. Spark counts microseconds in 64 bits, and days in 32."""
 _MISSING: Final = object()
 """What a wrong value is read as: the problem is told already."""
 
@@ -210,12 +212,12 @@ class Reader:
                 hint if hint.startswith("did") else "",
             )
         if field.kind is Kind.DURATION:
-            duration_ms = durations.parse_ms(text)
+            duration_ms = parse_duration_ms(text)
             if not duration_ms:
-                return self._wrong(node, f"{what} is a time, not {text!r}", durations.EXAMPLES)
-            if duration_ms > durations.LONGEST_MS:
-                longest = durations.in_words(durations.LONGEST_MS)
-                return self._wrong(node, f"{what} is at most {longest}, not {text!r}", durations.EXAMPLES)
+                return self._wrong(node, f"{what} is a time, not {text!r}", EXAMPLES)
+            if duration_ms > _DURATION_MS_MAX:
+                longest = duration_words(_DURATION_MS_MAX)
+                return self._wrong(node, f"{what} is at most {longest}, not {text!r}", EXAMPLES)
         if field.kind is Kind.COLUMNS:
             try:
                 columns(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from unittest.mock import Mock
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from flintmq.pipeline import Pipeline, Trigger, Watermark
 from flintmq.pipeline.spec.document import compose, origins
-from flintmq.pipeline.spec.durations import for_spark, in_words, parse_ms
 from flintmq.pipeline.spec.source_map import Source, Text
 
 
@@ -69,30 +67,6 @@ def test_a_text_is_the_str_it_looks_like() -> None:
     assert type(str(text)) is str
 
 
-@pytest.mark.parametrize(
-    ("text", "duration_ms", "words"),
-    [
-        ("10 minutes", 600_000, "10 minutes"),
-        ("1 hour 30 seconds", 3_630_000, "3630 seconds"),
-        ("90s", 90_000, "90 seconds"),
-        ("1D", 86_400_000, "1 day"),
-        ("250 ms", 250, "250 milliseconds"),
-        ("120 min", 7_200_000, "2 hours"),
-    ],
-)
-def test_durations_are_read_as_people_write_them(text: str, duration_ms: int, words: str) -> None:
-    assert parse_ms(text) == duration_ms
-    assert in_words(duration_ms) == words
-    assert parse_ms(words) == duration_ms
-
-
-@pytest.mark.parametrize("text", ["10s", "5m", "1h", "2d", "10 min", "1W", "250ms", "1 hour 30 seconds"])
-def test_spark_is_given_words_that_it_knows(text: str) -> None:
-    words = for_spark(text)
-    assert re.fullmatch(r"\d+ (week|day|hour|minute|second|millisecond)s?", words)
-    assert parse_ms(words) == parse_ms(text)
-
-
 def test_watermarks_and_triggers_reach_spark_in_its_words() -> None:
     pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
     from flintmq.pipeline.sinks.queries import triggered
@@ -103,8 +77,3 @@ def test_watermarks_and_triggers_reach_spark_in_its_words() -> None:
     frame.withWatermark.assert_called_once_with("at", "10 minutes")
     triggered(writer, Pipeline(name="x", sources={}, sinks={}, trigger=Trigger(every="10s")), once=False)
     writer.trigger.assert_called_once_with(processingTime="10 seconds")
-
-
-@pytest.mark.parametrize("text", ["", "10", "minutes", "1 month", "-1 second", "1.5 hours", "10 minutes ago"])
-def test_what_is_no_duration_is_not_read_as_one(text: str) -> None:
-    assert parse_ms(text) is None
