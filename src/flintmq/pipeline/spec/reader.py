@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from flintmq.pipeline.spec.columns import ColumnsError, columns
+from flintmq.arrow.ddl_parser import DdlError, parse_columns
 from flintmq.pipeline.spec.declaration import Declared, Kind, Part, fields_of
 from flintmq.pipeline.spec.document import origins
 from flintmq.pipeline.spec.environment import substitute
@@ -220,8 +220,8 @@ class Reader:
                 return self._wrong(node, f"{what} is at most {longest}, not {text!r}", EXAMPLES)
         if field.kind is Kind.COLUMNS:
             try:
-                columns(text)
-            except ColumnsError as error:
+                parse_columns(text)
+            except DdlError as error:
                 self.problems.append(
                     Problem(Rule.SCHEMA, text.place_at(error.offset), f"{what}: {error}", _COLUMNS_HINT)
                 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from flintmq.pipeline.spec.columns import ColumnsError, columns
+from flintmq.arrow.ddl_parser import ArrayType, DdlError, Dialect, MapType, StructType, parse_columns
 from flintmq.pipeline.spec.csv_options import CsvOptionError, csv_options
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import FilesSource, Pipeline, Source, TopicSink, TopicSource
@@ -46,7 +46,7 @@ def known_columns(source: Source) -> tuple[str, ...] | None:
     if isinstance(source, FilesSource):
         if source.decode.format == "text":
             return ("value",)
-        return _names(source.decode.schema, of_records=False)
+        return _names(source.decode.schema, dialect=Dialect.SPARK)
     if not isinstance(source, TopicSource):
         return None
     decode = source.decode
@@ -84,8 +84,8 @@ def _coding(part: Decode | Encode, what: str) -> Iterator[Problem]:
     yield from _registry(part, what)
     if part.schema is not None and _is_ddl(part):
         try:
-            columns(part.schema, of_records=True)
-        except ColumnsError as error:
+            parse_columns(part.schema, Dialect.RECORDS)
+        except DdlError as error:
             place = place_of(part.schema, part.place, offset=error.offset)
             yield Problem(Rule.SCHEMA, place, f"{what}.schema: {error}", _HINT)
 
@@ -97,10 +97,10 @@ def _csv(decode: Decode, what: str) -> Iterator[Problem]:
         yield Problem(Rule.WRONG_VALUE, place_of(error.name, decode.place), f"{what}.options: {error}")
     if decode.schema is None or _names(decode.schema) is None:
         return
-    for column in columns(decode.schema, of_records=True):
-        if column.type.startswith(("array", "map", "struct")):
+    for column in parse_columns(decode.schema, Dialect.RECORDS):
+        if isinstance(column.type, ArrayType | MapType | StructType):
             place = place_of(decode.schema, decode.place, offset=column.offset)
-            message = f"{what}: a line of CSV cannot hold the column `{column.name}`, {column.type}"
+            message = f"{what}: a line of CSV cannot hold the column `{column.name}`, {column.type_text}"
             yield Problem(Rule.SCHEMA, place, message, "give it as a string, and take it apart in a step")
 
 
@@ -130,7 +130,7 @@ def _decoding(source: TopicSource) -> Iterator[Problem]:
         return
     if decode.schema is None or not _is_ddl(decode) or _names(decode.schema) is None:
         return
-    for column in columns(decode.schema, of_records=True):
+    for column in parse_columns(decode.schema, Dialect.RECORDS):
         if column.name.lower() in ORIGIN:
             yield Problem(
                 Rule.SCHEMA,
@@ -163,10 +163,10 @@ def _is_ddl(part: Decode | Encode) -> bool:
     return text is not None and part.format in ("json", "csv") and not text.lstrip().startswith("{")
 
 
-def _names(schema: str | None, *, of_records: bool = True) -> tuple[str, ...] | None:
+def _names(schema: str | None, *, dialect: Dialect = Dialect.RECORDS) -> tuple[str, ...] | None:
     try:
         if schema is None:
             return None
-        return tuple(column.name for column in columns(schema, of_records=of_records))
-    except ColumnsError:
+        return tuple(column.name for column in parse_columns(schema, dialect))
+    except DdlError:
         return None

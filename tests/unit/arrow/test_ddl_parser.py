@@ -1,11 +1,11 @@
-"""Columns in DDL: the same as decoders read, and without Arrow."""
+"""Columns in DDL, for pipeline files and for decoders."""
 
 from __future__ import annotations
 
 import pytest
 
+from flintmq.arrow.ddl_parser import DdlError, Dialect, parse_columns
 from flintmq.arrow.formats import SchemaError, ddl
-from flintmq.pipeline.spec.columns import ColumnsError, columns
 
 GOOD = [
     "id long",
@@ -42,35 +42,35 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_decoders_take_is_taken_with_the_same_names(text: str) -> None:
-    assert [column.name for column in columns(text, of_records=True)] == ddl.parse(text).names
+def test_an_arrow_schema_has_the_same_names(text: str) -> None:
+    assert [column.name for column in parse_columns(text, Dialect.RECORDS)] == ddl.parse(text).names
 
 
 @pytest.mark.parametrize(("text", "message", "offset"), BAD)
-def test_what_is_wrong_is_told_with_its_place(text: str, message: str, offset: int) -> None:
-    with pytest.raises(ColumnsError, match=message) as caught:
-        columns(text, of_records=True)
+def test_an_error_says_where_it_is(text: str, message: str, offset: int) -> None:
+    with pytest.raises(DdlError, match=message) as caught:
+        parse_columns(text, Dialect.RECORDS)
     assert caught.value.offset == offset
 
 
-@pytest.mark.parametrize("text", [text for text, _, _ in BAD if "ID" not in text and "1, 2, 3" not in text])
-def test_what_is_refused_here_decoders_refuse_too(text: str) -> None:
+@pytest.mark.parametrize("text", [text for text, _, _ in BAD if "ID" not in text])
+def test_decoders_refuse_it_as_a_schema_error(text: str) -> None:
     with pytest.raises(SchemaError):
         ddl.parse(text)
 
 
 def test_a_column_knows_its_type_and_where_it_begins() -> None:
-    found = columns("id long, tags array<string> not null")
-    assert [(one.name, one.offset, one.type) for one in found] == [
+    found = parse_columns("id long, tags array<string> not null")
+    assert [(one.name, one.offset, one.type_text) for one in found] == [
         ("id", 0, "long"),
         ("tags", 9, "array<string>"),
     ]
 
 
 def test_columns_that_spark_reads_are_those_of_spark() -> None:
-    assert [one.name for one in columns("a variant, b map<array<int>, int>, c map<int, char(3)>")] == list(
-        "abc"
-    )
+    assert [
+        one.name for one in parse_columns("a variant, b map<array<int>, int>, c map<int, char(3)>")
+    ] == list("abc")
     for text in ("a json", "a varchar", "a decimal(39)"):
-        with pytest.raises(ColumnsError):
-            columns(text)
+        with pytest.raises(DdlError):
+            parse_columns(text)
