@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from flintmq.arrow.formats.decoder import DecodedValues, RowError
 from flintmq.arrow.scan.options import parse
 from flintmq.arrow.scan.task_reader import read_task
+from flintmq.arrow.value_decoding import ValueDecoder
 from flintmq.lake.store.store import StoreError, open_store
 from flintmq.lake.syncing.metrics import Commit
 from flintmq.lake.syncing.piece_runner import PieceRunner, Stopped
@@ -184,7 +185,7 @@ def test_what_was_poison_for_an_attempt_that_died_may_be_a_row_of_the_next(
     task = range_of(task)._replace(start=start, end=start + 4)
 
     def written(known: int) -> tuple[int, int]:
-        shaper = Shaper(Reader(known))
+        shaper = Shaper(ValueDecoder(Reader(known)))
         rows = replace(target.rows, schema=shaper.schema)
         poison = Layout(store=open_store(str(tmp_path / "poison")), schema=POISON)
         found = write_piece(task, replace(target, shaper=shaper, rows=rows, poison=poison))

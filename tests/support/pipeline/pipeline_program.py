@@ -33,7 +33,7 @@ POINTS = {
     "dead letters found": Point(
         "flintmq.pipeline.dead_letters.publisher", "DeadLetterPublisher.publish", False
     ),
-    "dead letters written": Point("flintmq.arrow.write.side_topic", "SideTransaction.commit_offsets", False),
+    "dead letters written": Point("flintmq.arrow.write.side_topic", "commit_group_offsets", False),
     "dead letters committed": Point(
         "flintmq.pipeline.dead_letters.publisher", "DeadLetterPublisher.publish", True
     ),

@@ -38,21 +38,61 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Next offsets of a group, with the ids of their topics: a topic that was deleted and made again has another."""
+    """Next offsets of a group, with metadata by topic that say what the offsets are of.
+
+    A topic that was deleted and made again has another id: where that matters, it is the metadata.
+    """
 
     group: str
     offsets: Mapping[TopicPartition, int]
-    topic_ids: Mapping[str, str]
+    metadata: Mapping[str, str]
 
 
 def read_group_offsets(
-    client: ClusterClient, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]
+    client: ClusterClient, group: str, partitions: Iterable[TopicPartition], metadata: Mapping[str, str]
 ) -> dict[TopicPartition, int]:
-    """Return the group's offsets that belong to the topics of these ids."""
+    """Return those of the group's offsets that have this metadata."""
     found = committed_offsets(client, group, sorted(partitions))
     return {
-        partition: one.offset for partition, one in found.items() if one.metadata == topic_ids[partition[0]]
+        partition: one.offset for partition, one in found.items() if one.metadata == metadata[partition[0]]
     }
+
+
+def commit_group_offsets(
+    client: ClusterClient, transaction: OpenedTransaction, group_offsets: GroupOffsets
+) -> None:
+    """Add the offsets to the transaction."""
+    group = group_offsets.group
+    by_topic: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in group_offsets.offsets.items():
+        by_topic.setdefault(topic, {})[partition] = offset
+    request = TxnOffsetCommitRequest(
+        transactional_id=transaction.id,
+        group_id=group,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_metadata=group_offsets.metadata[topic],
+                    )
+                    for partition, offset in partitions.items()
+                ],
+            )
+            for topic, partitions in by_topic.items()
+        ],
+    )
+
+    def judge(response: TxnOffsetCommitResponse) -> None:
+        for one in response.topics:
+            for partition in one.partitions:
+                check(partition.error_code, what=f"group {group}")
+
+    call_coordinator(client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
 
 class SideTransaction:
@@ -71,44 +111,10 @@ class SideTransaction:
             writer.write(batch)
         writer.finish()
         for one in group_offsets:
-            self.commit_offsets(one)
+            commit_group_offsets(self._client, self._transaction, one)
         for refused in end(self._client, [self._transaction], committed=True).values():
             raise refused
         return writer.row_count
-
-    def commit_offsets(self, group_offsets: GroupOffsets) -> None:
-        """Add the offsets of one group to the transaction."""
-        group, transaction = group_offsets.group, self._transaction
-        by_topic: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in group_offsets.offsets.items():
-            by_topic.setdefault(topic, {})[partition] = offset
-        request = TxnOffsetCommitRequest(
-            transactional_id=transaction.id,
-            group_id=group,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.epoch,
-            topics=[
-                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[
-                        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                            partition_index=partition,
-                            committed_offset=offset,
-                            committed_metadata=group_offsets.topic_ids[topic],
-                        )
-                        for partition, offset in partitions.items()
-                    ],
-                )
-                for topic, partitions in by_topic.items()
-            ],
-        )
-
-        def judge(response: TxnOffsetCommitResponse) -> None:
-            for one in response.topics:
-                for partition in one.partitions:
-                    check(partition.error_code, what=f"group {group}")
-
-        call_coordinator(self._client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
 
 class SideTopic:

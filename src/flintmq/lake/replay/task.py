@@ -23,11 +23,10 @@ from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.codec.encode import Rows, encode
 from flintmq.arrow.scan.options import SourceOptions
+from flintmq.arrow.write.side_topic import GroupOffsets, commit_group_offsets
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.batch_producer import BatchProducer, Records
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
-from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.lake.audit.comparison import Offsets
 from flintmq.lake.audit.planning import AuditRange
@@ -35,7 +34,6 @@ from flintmq.lake.audit.report import AuditProblemKind
 from flintmq.lake.audit.table_reader import LakeRows
 from flintmq.lake.store.store import Store
 from flintmq.lake.tables.table import TableError
-from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
 
 logger = logging.getLogger(__name__)
@@ -165,31 +163,9 @@ class _Replay:
         return count
 
     def _commit_offset(self, offset: int, transaction: OpenedTransaction) -> None:
-        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-            partition_index=self._task.partition,
-            committed_offset=offset,
-            committed_metadata=self._task.origin,
-        )
-        request = TxnOffsetCommitRequest(
-            transactional_id=transaction.id,
-            group_id=self._task.name,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.epoch,
-            topics=[
-                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                    name=self._task.topic, partitions=[partition]
-                )
-            ],
-        )
-
-        def judge(response: TxnOffsetCommitResponse) -> None:
-            for topic in response.topics:
-                for one in topic.partitions:
-                    check(one.error_code, what=f"group {self._task.name}")
-
-        call_coordinator(
-            self._client, Coordinated.GROUP, self._task.name, request, TxnOffsetCommitResponse, judge
-        )
+        partition = (self._task.topic, self._task.partition)
+        offsets = GroupOffsets(self._task.name, {partition: offset}, {self._task.topic: self._task.origin})
+        commit_group_offsets(self._client, transaction, offsets)
 
 
 class _Strict:

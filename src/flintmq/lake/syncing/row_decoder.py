@@ -11,17 +11,14 @@ This module must not know tables, files or brokers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
 from flintmq.arrow.formats.schema_merge import conform
+from flintmq.arrow.value_decoding import ValueDecoder
 from flintmq.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from flintmq.arrow.formats import Decoder
 
 ORIGIN: Final = ("partition", "offset", "timestamp", "key")
 """Columns beside the decoded ones."""
@@ -38,11 +35,10 @@ class Shaped(NamedTuple):
 
 
 class Shaper:
-    def __init__(self, decoder: Decoder | None = None, *, into: str | None = None) -> None:
-        """`into` is one column for all that is decoded; without it, each has its own."""
+    def __init__(self, decoder: ValueDecoder | None = None) -> None:
+        """Without a decoder records are taken as they are."""
         self._decoder = decoder
-        self._into = into
-        self.schema = schema_of(COLUMNS) if decoder is None else _with_origin(decoder.schema, into)
+        self.schema = schema_of(COLUMNS) if decoder is None else _with_origin(decoder.fields)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,16 +55,13 @@ class Shaper:
         decoded = self._decoder.decode(batch.column("value"))
         columns = [batch.column(name) for name in ORIGIN]
         # A record without a value has a row all the same, with nothing in the decoded columns.
-        columns += [decoded.rows] if self._into is not None else decoded.rows.flatten()
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        rows = pa.RecordBatch.from_arrays([*columns, *decoded.columns], schema=self.schema)
         if not decoded.errors:
             return Shaped(rows, None)
-        bad = np.zeros(batch.num_rows, np.bool_)
-        bad[[one.row for one in decoded.errors]] = True
-        poison = batch.select(_POISON_COLUMNS).filter(pa.array(bad))
+        poison = batch.select(_POISON_COLUMNS).take(pa.array([one.row for one in decoded.errors], pa.int64()))
         errors = pa.array([one.message for one in decoded.errors], pa.string())
         return Shaped(
-            rows.filter(pa.array(~bad)),
+            rows.filter(decoded.is_good),
             pa.RecordBatch.from_arrays([*poison.columns, errors], schema=POISON),
         )
 
@@ -88,13 +81,11 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> Any:
     return conform(batch.column(at), field.type)
 
 
-def _with_origin(decoded: pa.Schema, into: str | None) -> pa.Schema:
-    names: Sequence[str] = decoded.names if into is None else (into,)
-    clashing = [name for name in names if name.lower() in ORIGIN]
+def _with_origin(fields: Sequence[pa.Field]) -> pa.Schema:
+    clashing = [one.name for one in fields if one.name.lower() in ORIGIN]
     if clashing:
         raise ConfigurationError(
             f"the decoded column {clashing[0]} has the name of a column that says where a record comes from "
             f"({', '.join(ORIGIN)}); put what is decoded into a column of its own, such as --into body"
         )
-    fields = list(decoded) if into is None else [pa.field(into, pa.struct(list(decoded)))]
     return pa.schema([*schema_of(ORIGIN), *fields])

@@ -9,17 +9,14 @@ that is kept with the table says all that it takes to shape records so again, bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-import pyarrow as pa
 
-from flintmq.arrow.scan.offset_range import OffsetRange
-from flintmq.arrow.scan.range_reader import read_range
-from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
+from flintmq.arrow.value_decoding import ValueDecoder, infer_columns, is_inferred, value_subject
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError
@@ -29,9 +26,8 @@ from flintmq.lake.tables.table import TableState
 
 SHAPE: Final = "flintmq.shape"
 
-_JSON: Final = "json"
-_SAMPLE_OFFSETS: Final = 10_000
-"""Shared by all partitions."""
+_SAMPLE_OFFSETS_MAX: Final = 10_000
+"""In all partitions."""
 
 
 class Shapes:
@@ -53,7 +49,12 @@ class Shapes:
     def first(self, topic: TopicView) -> Shaper:
         if self._shaper is None:
             asked = self._decoding
-            if asked.kind == _JSON and asked.schema is None and asked.registry is None:
+            if is_inferred(
+                asked.kind,
+                schema=asked.schema,
+                schema_file=asked.schema_file,
+                registry=asked.registry,
+            ):
                 self._decoding = replace(asked, schema=self._inferred(topic))
             self._shaper = self._made()
         return self._shaper
@@ -85,44 +86,28 @@ class Shapes:
         if decoding.is_raw:
             return Shaper()
         if decoding.registry is not None and decoding.subject is None:
-            self._decoding = decoding = replace(decoding, subject=f"{self._topic}-value")
+            self._decoding = decoding = replace(decoding, subject=value_subject(self._topic))
         if decoding.schema_file is not None:
             decoder = _opened(decoding)
             self._decoding = replace(decoding, schema_file=None, descriptors=decoder.files)
-            return Shaper(decoder, into=decoding.into)
+            return Shaper(ValueDecoder(decoder, decoding.into))
         return shaper_of(decoding)
 
     def _inferred(self, topic: TopicView) -> str:
-        """Columns of the first records, as a text."""
-        from flintmq.arrow.formats import ddl
-        from flintmq.arrow.formats.json.inference import infer
-
-        values = pa.chunked_array(self._sample(topic), pa.binary())
-        if not len(values):
+        """Return the columns of the first records, as DDL."""
+        # A sample does without the records that retention deletes meanwhile.
+        options = replace(self._options.source, fail_on_loss=False)
+        found = infer_columns(self._client, [topic], options, offsets_max=_SAMPLE_OFFSETS_MAX)
+        if found is None:
             raise ConfigurationError(
                 f"{self._topic} is empty: name the columns with --schema, such as 'id long, name string'"
             )
-        return ddl.write(infer(values))
-
-    def _sample(self, topic: TopicView) -> Iterator[pa.Array]:
-        places = [(topic.name, index) for index in sorted(topic.partitions)]
-        starts = offsets(self._client, places, EARLIEST)
-        ends = offsets(self._client, places, LATEST, read_committed=True)
-        share = max(1, _SAMPLE_OFFSETS // len(places))
-        for place in places:
-            wanted = OffsetRange(
-                topic.name, topic.id, place[1], starts[place], min(ends[place], starts[place] + share)
-            )
-            if wanted.size <= 0:
-                continue
-            # A sample does without what retention takes meanwhile.
-            for batch in read_range(wanted, ("value",), replace(self._options.source, fail_on_loss=False)):
-                yield batch.column(0)
+        return found
 
 
 def shaper_of(decoding: Decoding) -> Shaper:
     """As the text that is kept with a table says; whoever reads its rows again shapes them so."""
-    return Shaper() if decoding.is_raw else Shaper(_opened(decoding), into=decoding.into)
+    return Shaper() if decoding.is_raw else Shaper(ValueDecoder(_opened(decoding), decoding.into))
 
 
 def _opened(decoding: Decoding) -> Any:

@@ -27,7 +27,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.publisher import PREFIX, REPLAYS
 from flintmq.pipeline.dead_letters.record_lookup import DeadLetter
 from flintmq.pipeline.dead_letters.staging import Dead, Stage, named
-from flintmq.pipeline.sources.decoders import decoder_of
+from flintmq.pipeline.sources.decoders import value_decoder_of
 from flintmq.pipeline.sources.decoding import Places, Shaping
 from flintmq.pipeline.sources.frames import SourceFrame, load_decoded, otherwise_of, topic_options
 from flintmq.pipeline.spec.model import TopicSource
@@ -141,8 +141,7 @@ class DeadLetterReading(SourceFrame):
         otherwise = otherwise_of(self.pipeline, source)
         shaping = DeadLetterShaping(
             source.name,
-            decoder_of(self.pipeline, source, checked, self.schemas),
-            None if source.decode.into is None else str(source.decode.into),
+            value_decoder_of(self.pipeline, source, checked, self.schemas),
             self.origin,
             otherwise,
             self.stage if otherwise in (DEAD_LETTER, DROP) else None,

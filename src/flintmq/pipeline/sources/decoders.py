@@ -6,27 +6,29 @@ with the checkpoint, by the source's name, and taken from there ever after. Need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
-
-import pyarrow as pa
 
 from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.formats import Decoder, ddl, open_decoder
-from flintmq.arrow.formats.json.inference import infer
-from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
-from flintmq.arrow.scan.range_reader import read_range
-from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
+from flintmq.arrow.value_decoding import ValueDecoder, infer_columns, is_inferred, value_subject
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.sources.text_decoders import CsvDecoder, TextDecoder
 from flintmq.pipeline.spec.model import Pipeline, TopicSource
 
 
-def decoder_of(
+def value_decoder_of(
+    pipeline: Pipeline, source: TopicSource, options: SourceOptions, kept: MutableMapping[str, Any]
+) -> ValueDecoder:
+    """Open the decoder of a source. `kept` are schemas that earlier runs inferred, by source; new ones are added."""
+    into = None if source.decode.into is None else str(source.decode.into)
+    return ValueDecoder(_decoder_of(pipeline, source, options, kept), into)
+
+
+def _decoder_of(
     pipeline: Pipeline, source: TopicSource, options: SourceOptions, kept: MutableMapping[str, Any]
 ) -> Decoder:
-    """`kept` are the schemas that earlier runs inferred, by source; what is inferred now is added."""
     decode = source.decode
     schema = None if decode.schema is None else str(decode.schema)
     if decode.format == "text":
@@ -34,15 +36,15 @@ def decoder_of(
     if decode.format == "csv":
         assert schema is not None
         return CsvDecoder.of(ddl.parse(schema), decode.options)
-    if decode.format == "json" and not (schema or decode.schema_file or decode.registry):
+    if is_inferred(decode.format, schema=schema, schema_file=decode.schema_file, registry=decode.registry):
         if source.name not in kept:
-            kept[source.name] = ddl.write(_inferred(source, options))
+            kept[source.name] = _inferred(source, options)
         schema = kept[source.name]
     subject = decode.subject
     if decode.registry is not None and subject is None:
         if "," in source.topic:
             raise ConfigurationError(f"`{source.name}` reads several topics: name the registry's `subject`")
-        subject = f"{source.topic.strip()}-value"
+        subject = value_subject(source.topic.strip())
     registry = decode.registry
     if registry is not None and "://" not in registry:
         registry = pipeline.path(registry)
@@ -56,28 +58,13 @@ def decoder_of(
     )
 
 
-def _inferred(source: TopicSource, options: SourceOptions) -> pa.Schema:
-    values = pa.chunked_array(_sample(source, options), pa.binary())
-    if not len(values):
+def _inferred(source: TopicSource, options: SourceOptions) -> str:
+    with client_of(options) as client:
+        topics = [client.topic(name.strip()) for name in source.topic.split(",")]
+        found = infer_columns(client, topics, options, offsets_max=source.decode.sample)
+    if found is None:
         raise ConfigurationError(
             f"{source.topic} is empty, so its columns cannot be inferred; "
             "give a schema, such as `id long, name string`"
         )
-    return infer(values)
-
-
-def _sample(source: TopicSource, options: SourceOptions) -> Iterator[pa.Array]:
-    """From the start of each partition."""
-    with client_of(options) as client:
-        topics = [client.topic(name.strip()) for name in source.topic.split(",")]
-        places = {(topic.name, index): topic.id for topic in topics for index in sorted(topic.partitions)}
-        starts = offsets(client, list(places), EARLIEST)
-        ends = offsets(client, list(places), LATEST, read_committed=options.read_committed)
-    share = max(1, source.decode.sample // len(places))
-    for place, topic_id in places.items():
-        end = min(ends[place], starts[place] + share)
-        if end > starts[place]:
-            for batch in read_range(
-                OffsetRange(place[0], topic_id, place[1], starts[place], end), ("value",), options
-            ):
-                yield batch.column(0)
+    return found

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import schema_of
-from flintmq.arrow.formats import Decoder, NewSchemas
+from flintmq.arrow.formats import NewSchemas
 from flintmq.arrow.formats.decoder import RowError
+from flintmq.arrow.value_decoding import ValueDecoder
 from flintmq.errors import FlintError
 from flintmq.pipeline.dead_letters.staging import Gathering, Stage, whole
 from flintmq.pipeline.spec.origin import KEY, OFFSET, ORIGIN, PARTITION, TIMESTAMP, TOPIC
@@ -50,8 +50,7 @@ class Places(NamedTuple):
 class Shaping:
     source: str
     """Its name in the pipeline."""
-    decoder: Decoder
-    into: str | None
+    values: ValueDecoder
     origin: tuple[str, ...]
     """The columns of the origin that rows have."""
     otherwise: str
@@ -60,11 +59,9 @@ class Shaping:
 
     @property
     def schema(self) -> pa.Schema:
-        decoded = self.decoder.schema
-        fields = list(decoded) if self.into is None else [pa.field(self.into, pa.struct(list(decoded)))]
         of_record = schema_of(tuple(_COLUMN_OF[name] for name in self.origin))
         named = [field.with_name(name) for name, field in zip(self.origin, of_record, strict=True)]
-        return pa.schema([*fields, *named])
+        return pa.schema([*self.values.fields, *named])
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -97,21 +94,18 @@ class Shaping:
         self, batch: pa.RecordBatch, places: Places, gathering: Gathering | None
     ) -> Iterator[pa.RecordBatch]:
         try:
-            decoded = self.decoder.decode(batch.column("value"))
+            decoded = self.values.decode(batch.column("value"))
         except NewSchemas as new:
             ids = ", ".join(map(str, sorted(new.ids)))
             raise UndecodableRecord(
                 f"`{self.source}`: {places.named(0)} has, or is followed by, values of the schemas {ids}, with "
                 "columns that are new; start the pipeline again, and the source has them"
             ) from new
-        columns = [decoded.rows] if self.into is not None else decoded.rows.flatten()
         origin = (_origin(name, batch, places) for name in self.origin)
-        rows = pa.RecordBatch.from_arrays([*columns, *origin], schema=self.schema)
+        rows = pa.RecordBatch.from_arrays([*decoded.columns, *origin], schema=self.schema)
         if decoded.errors:
             self._tell(batch, places, decoded.errors, gathering)
-            good = np.ones(batch.num_rows, np.bool_)
-            good[[one.row for one in decoded.errors]] = False
-            rows = rows.filter(pa.array(good))
+            rows = rows.filter(decoded.is_good)
         if rows.num_rows:
             yield rows
 

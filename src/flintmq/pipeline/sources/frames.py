@@ -6,7 +6,7 @@ are read as they are when the pipeline starts; files that no commit names are no
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from flintmq.arrow.scan.options import parse
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.staging import Stage
 from flintmq.pipeline.sources.decoded_source import NAME, SHAPING, encode_shaping
-from flintmq.pipeline.sources.decoders import decoder_of
+from flintmq.pipeline.sources.decoders import value_decoder_of
 from flintmq.pipeline.sources.decoding import Shaping
 from flintmq.pipeline.spec.model import FilesSource, Pipeline, Source, TableSource, TopicSource
 from flintmq.pipeline.spec.origin import ORIGIN
@@ -61,12 +61,10 @@ class SourceFrame:
         if source.decode.format == _RAW:
             return self._raw(source, options)
         checked = parse(options)
-        decoder = decoder_of(self.pipeline, source, checked, self.schemas)
         otherwise = otherwise_of(self.pipeline, source)
         shaping = Shaping(
             source.name,
-            decoder,
-            None if source.decode.into is None else str(source.decode.into),
+            value_decoder_of(self.pipeline, source, checked, self.schemas),
             self.origin,
             otherwise,
             self.stage_of(is_stream=source.stream) if otherwise in (DEAD_LETTER, DROP) else None,
@@ -167,8 +165,7 @@ def without_origin(frame: DataFrame) -> DataFrame:
 
 
 def _check_names(shaping: Shaping) -> None:
-    names: Sequence[str] = [shaping.into] if shaping.into else shaping.decoder.schema.names
-    for name in names:
+    for name in (one.name for one in shaping.values.fields):
         if name.lower() in ORIGIN:
             raise ConfigurationError(
                 f"the column {name} has the name of one that says where a record comes from "
