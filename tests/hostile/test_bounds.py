@@ -8,10 +8,9 @@ import struct
 
 import pytest
 
-from flintmq.broker import fetch_sessions, parked_fetches
+from flintmq.broker import fetch_sessions, limits
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FetchSessions
-from flintmq.broker.limits import TOPICS_PER_TURN, SerialExecutor, gather_in_turns
-from flintmq.broker.parked_fetches import ParkedFetchLimit
+from flintmq.broker.limits import ITEMS_PER_TURN, ParkedFetchLimit, SerialExecutor, gather_in_turns
 from flintmq.broker.responses import reason_of
 from flintmq.effects import Executor, File
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
@@ -214,11 +213,11 @@ def test_sessions_are_given_while_there_is_room_for_their_partitions(monkeypatch
 
 def test_polls_of_few_partitions_may_wait_longest() -> None:
     polls = ParkedFetchLimit()
-    assert polls.may_wait(parked_fetches.PARTITIONS_MAX)
-    polls.partitions = parked_fetches.PARTITIONS_MAX
-    assert not polls.may_wait(parked_fetches.FEW + 1)
-    assert polls.may_wait(parked_fetches.FEW)
-    polls.partitions = parked_fetches.PARTITIONS_OF_FEW_MAX
+    assert polls.may_wait(limits.PARKED_PARTITIONS_MAX)
+    polls.partitions = limits.PARKED_PARTITIONS_MAX
+    assert not polls.may_wait(limits.SMALL_FETCH_PARTITIONS + 1)
+    assert polls.may_wait(limits.SMALL_FETCH_PARTITIONS)
+    polls.partitions = limits.SMALL_FETCHES_PARTITIONS_MAX
     assert not polls.may_wait(1)
 
 
@@ -257,11 +256,11 @@ def test_many_topics_are_handled_some_at_a_time() -> None:
             await asyncio.sleep(0)
             return number
 
-        results = asyncio.ensure_future(gather_in_turns(one(number) for number in range(3 * TOPICS_PER_TURN)))
+        results = asyncio.ensure_future(gather_in_turns(one(number) for number in range(3 * ITEMS_PER_TURN)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert begun == TOPICS_PER_TURN
-        assert await results == list(range(3 * TOPICS_PER_TURN))
+        assert begun == ITEMS_PER_TURN
+        assert await results == list(range(3 * ITEMS_PER_TURN))
 
     asyncio.run(scenario())
 

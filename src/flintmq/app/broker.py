@@ -185,7 +185,7 @@ class Broker:
             metadata=metadata,
             topics=topics,
             partitions=self._partitions,
-            upkeep=self._upkeep,
+            maintenance=self._upkeep,
             groups=self._groups,
             transactions=self._transactions,
             markers=markers,

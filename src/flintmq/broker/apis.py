@@ -76,10 +76,10 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.settings import BrokerConfig
 
-Handler = Callable[[Request, Any, Services], "Message | Awaitable[Message | None] | None"]
-"""Takes the decoded request and gives the response, at once or awaited."""
+Handler = Callable[[Request, Any, Services], "Message | Awaitable[Message] | None"]
+"""Takes the decoded request and returns the response, a coroutine that does, or None: a coordinator responds."""
 RawHandler = Callable[[Request, Services], "Awaitable[None] | None"]
-"""Reads the frame itself and sets `request.pieces`, or answers later by `request.answer`."""
+"""Reads the frame itself and responds by `request.respond`, at once or later."""
 
 
 class Resource(Enum):

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from flintmq.broker.apis import APIS, Api, served
-from flintmq.broker.error_codes import error_codes_in
-from flintmq.broker.request import Connection, Pieces, Request
+from flintmq.broker.request import Request, ResponseChannel
 from flintmq.broker.responses import encode_response, reason_of
 from flintmq.broker.services import Services
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
@@ -43,7 +42,7 @@ class Dispatcher:
         }
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
+    def dispatch(self, connection: ResponseChannel, frame: memoryview) -> Request | None:
         """One frame of a connection. None if the connection was refused."""
         began = self._now()
         size = len(frame)
@@ -98,12 +97,12 @@ class Dispatcher:
         try:
             outcome = api.handler(request, message, self._services)
         except Exception as error:
-            self._answer_error(request, message, error)
+            self._respond_error(request, error)
             return
         if isinstance(outcome, Message):
-            request.pieces = self._encode(request, outcome)
+            request.response = encode_response(request, outcome)
         elif outcome is not None:
-            self._own(self._finish(request, message, outcome))
+            self._own(self._finish(request, outcome))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         """A task that runs to its end even if the client goes: half a change would be worse than none.
@@ -122,29 +121,21 @@ class Dispatcher:
             request.failed(ErrorCode.UNKNOWN_SERVER_ERROR)
             request.connection.refuse(f"{request.api.name} could not be handled")
 
-    async def _finish(self, request: Request, message: Any, outcome: Awaitable[Message | None]) -> None:
+    async def _finish(self, request: Request, outcome: Awaitable[Message]) -> None:
         try:
             try:
                 response = await outcome
             except Exception as error:
-                self._answer_error(request, message, error)
+                self._respond_error(request, error)
             else:
-                request.pieces = None if response is None else self._encode(request, response)
+                request.respond(encode_response(request, response))
         except Exception:
             logger.exception("%s of %s could not be answered", request.api.name, request.session.peer)
             request.failed(ErrorCode.UNKNOWN_SERVER_ERROR)
             request.connection.refuse(f"{request.api.name} could not be answered")
-        if request.pieces is not None:
-            request.connection.answered(request)
 
-    @staticmethod
-    def _encode(request: Request, response: Message) -> Pieces:
-        for code in error_codes_in(response):
-            request.failed(code)
-        return encode_response(request, response)
-
-    def _answer_error(self, request: Request, message: Any, error: Exception) -> None:
-        """The whole request failed: say so where its response has a place for it, else close."""
+    def _respond_error(self, request: Request, error: Exception) -> None:
+        """Respond with the error of the whole request if the response has a field for it, else close."""
         code = error_code_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             logger.error("%s of %s failed", request.api.name, request.session.peer, exc_info=error)
@@ -157,7 +148,7 @@ class Dispatcher:
         response.error_code = code
         if hasattr(response, "error_message"):
             response.error_message = reason_of(error)
-        request.pieces = encode_response(request, response)
+        request.respond(encode_response(request, response))
 
     def _refuse_version(self, request: Request) -> None:
         """ApiVersions in a version too new is answered in version 0, so that the client can choose (KIP-511)."""
@@ -171,4 +162,4 @@ class Dispatcher:
         assert request.api.handler is not None
         response = request.api.handler(request, None, self._services)
         assert isinstance(response, Message)
-        request.pieces = self._encode(request, response)
+        request.response = encode_response(request, response)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flintmq.broker.request import Session
+from flintmq.broker.request import ClientSession
 from flintmq.settings import Listener
 
 
@@ -27,7 +27,7 @@ class Endpoints:
         self._rack = rack
         self._advertised = {listener.name: listener for listener in advertised}
 
-    def of(self, session: Session) -> list[Endpoint]:
+    def of(self, session: ClientSession) -> list[Endpoint]:
         """Every broker, as this client reaches it."""
         listener = self._advertised.get(session.listener)
         if listener is not None:

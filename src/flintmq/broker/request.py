@@ -10,12 +10,12 @@ from flintmq.storage.segment import FileRange
 if TYPE_CHECKING:
     from flintmq.broker.apis import Api
 
-Piece = bytes | bytearray | memoryview | FileRange
-Pieces = list[Piece]
+ResponseBuffer = bytes | bytearray | memoryview | FileRange
+ResponseBuffers = list[ResponseBuffer]
 
 
-class Session:
-    """Who is at the other end: carried by every request."""
+class ClientSession:
+    """Who is at the other end of a connection: carried by every request."""
 
     __slots__ = ("client_software", "listener", "local_host", "local_port", "peer", "peer_host", "principal")
 
@@ -27,16 +27,16 @@ class Session:
         self.local_port = local_port
         self.principal = "User:ANONYMOUS"
         self.client_software: tuple[str, str] | None = None
-        """Name and version, as ApiVersions told them (KIP-511)."""
+        """Name and version, from ApiVersions (KIP-511)."""
 
 
-class Connection(Protocol):
-    """What dispatch needs of a connection."""
+class ResponseChannel(Protocol):
+    """What dispatch and handlers need of a connection."""
 
-    session: Session
+    session: ClientSession
 
-    def answered(self, request: Request) -> None:
-        """`request.pieces` is set: send it as soon as everything before it is sent."""
+    def send_response(self, request: Request) -> None:
+        """Send `request.response` as soon as the responses of all earlier requests are sent."""
         ...
 
     def refuse(self, reason: str) -> None:
@@ -45,26 +45,26 @@ class Connection(Protocol):
 
 
 class DelayedOperation(Protocol):
-    """A request that waits for something to happen, or for its time to pass."""
+    """A request that waits for an event or for its timeout."""
 
     def cancel(self) -> None:
-        """The connection is gone: wait no longer, nobody takes the answer."""
+        """Stop waiting: the connection is gone and the response is not needed."""
         ...
 
     def expire(self) -> None:
-        """Answer now, with what there is."""
+        """Respond now with what there is."""
         ...
 
 
 class Request:
     __slots__ = (
         "_failed", "api", "barrier", "began", "body_position", "client_id", "connection", "correlation_id",
-        "counters", "frame", "pieces", "poll", "version",
+        "counters", "delayed", "frame", "response", "version",
     )  # fmt: skip
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ResponseChannel,
         api: Api,
         version: int,
         correlation_id: int,
@@ -79,32 +79,33 @@ class Request:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        # Valid until the handler returns: a handler that answers later takes what it needs out of it first.
+        # Valid until the handler returns, then None: a handler that responds later copies what it needs.
         self.frame: memoryview | None = frame
         self.body_position = body_position
-        self.pieces: Pieces | None = None
-        """The answer; an empty list for a request that has none (Produce with acks=0)."""
-        self.poll: DelayedOperation | None = None
-        """Set while it waits, for the end of the connection or of the broker."""
+        self.response: ResponseBuffers | None = None
+        """The encoded response; an empty list for a request that has none (Produce with acks=0)."""
+        self.delayed: DelayedOperation | None = None
+        """Set while the request waits; ended with the connection or the broker."""
         self.barrier = False
-        """While this request is unanswered, none after it is dispatched."""
+        """No later request of the connection is dispatched before this one has its response."""
         self.counters = counters
         self.began = began
         self._failed: set[int] | None = None
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ClientSession:
         return self.connection.session
 
     def failed(self, code: int) -> None:
-        """The answer holds an error; counted once for each code, in however many places it stands."""
+        """Count an error code of the response; once per request, however often the response holds it."""
         if self._failed is None:
             self._failed = set()
         if code not in self._failed:
             self._failed.add(code)
             self.counters.errors[code] += 1
 
-    def answer(self, pieces: Pieces) -> None:
-        """For answers that come after the handler has returned."""
-        self.pieces = pieces
-        self.connection.answered(self)
+    def respond(self, response: ResponseBuffers) -> None:
+        """Set the response; once the handler has returned, send it too."""
+        self.response = response
+        if self.frame is None:
+            self.connection.send_response(self)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.limits import SerialExecutor
-from flintmq.broker.parked_fetches import ParkedFetchLimit
+from flintmq.broker.limits import ParkedFetchLimit, SerialExecutor
 from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
@@ -28,7 +27,7 @@ class Services:
     metadata: ClusterMetadata
     topics: Topics
     partitions: LocalPartitions
-    upkeep: MaintenanceScheduler
+    maintenance: MaintenanceScheduler
     groups: Coordinator[GroupMachine]
     transactions: TransactionCoordinator
     markers: MarkerWriter
@@ -42,10 +41,10 @@ class Services:
     executor: Executor
     disk: Disk
     counters: Counters = field(default_factory=Counters)
-    waiting: ParkedFetchLimit = field(default_factory=ParkedFetchLimit)
-    opening: SerialExecutor = field(default_factory=SerialExecutor)
-    """For batches that a topic wants opened."""
-    lookups: SerialExecutor = field(default_factory=SerialExecutor)
-    """For records that are looked up by their time."""
+    parked_fetches: ParkedFetchLimit = field(default_factory=ParkedFetchLimit)
+    batch_validation: SerialExecutor = field(default_factory=SerialExecutor)
+    """For batches that a topic wants validated or recompressed."""
+    timestamp_lookups: SerialExecutor = field(default_factory=SerialExecutor)
+    """For records that are looked up by timestamp."""
     describing: SerialExecutor = field(default_factory=SerialExecutor)
-    """For answers that take much memory while they are put together."""
+    """For responses that take much memory while they are built."""

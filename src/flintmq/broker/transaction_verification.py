@@ -1,13 +1,14 @@
-"""A produce request whose batches are part of a transaction.
+"""Verification of produced transactional batches: whether their partitions take part in the transaction (KIP-890).
 
-From Produce 12 on a partition is added to the transaction by the first batch for it, and that is safe before the
-batch is written; before, the client has added it and that is looked up. A partition that has the transaction open
-already needs neither. What is asked here is looked at once more when the batch is written, for the transaction may
-have ended meanwhile.
+From Produce 12 on the first batch for a partition adds it to the transaction, and that is safe before the batch is
+written; before, the client has added the partition and that is verified. A partition that has the transaction open
+already needs neither. The result is checked once more when the batch is written, for the transaction may have ended
+meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from flintmq.errors import ErrorCode, RequestError
@@ -15,18 +16,17 @@ from flintmq.protocol.produce import ProduceRequest
 from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from flintmq.broker.services import Services
     from flintmq.coordinator.transactions.coordinator import Codes
+    from flintmq.coordinator.transactions.transaction import TopicPartition
     from flintmq.partitions.partition import Partition
 
 _FIRST_ADDING = 12
 _FIRST_ABORTABLE = 11
-# How long a batch is kept waiting for the end of the transaction before, by which the client may begin another.
+# How long a batch waits for the end of the transaction before, so that the client may begin the next at once.
 _WAIT_S = 0.1
 
-_NOT_NOW = (
+_RETRIABLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -34,46 +34,41 @@ _NOT_NOW = (
 )
 
 
-def admission_code(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What the coordinator says, as a producer understands it."""
+def verification_error(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """Return the coordinator's error code as a producer understands it."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
-    if code in _NOT_NOW:
+    if code in _RETRIABLE:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return code
 
 
 class TransactionVerification:
-    """Which batches of one request may be written."""
+    """Decides which batches of one request may be written."""
 
     __slots__ = (
-        "_asked",
-        "_codes",
-        "_error",
-        "_places",
-        "_producer",
-        "_services",
-        "_transactional_id",
-        "_version",
-    )
+        "_codes", "_error", "_is_pending", "_partitions", "_producer", "_services", "_transactional_id",
+        "_version", "_waiter",
+    )  # fmt: skip
 
     def __init__(self, message: ProduceRequest, version: int, services: Services) -> None:
         assert message.transactional_id is not None
         self._transactional_id = message.transactional_id
         self._version = version
         self._services = services
-        self._places: list[tuple[str, int]] = []
+        self._partitions: list[TopicPartition] = []
         self._producer: tuple[int, int] | None = None
         self._error: ErrorCode | None = None
         self._codes: Codes = {}
-        self._asked: Future[Codes] | None = None
-        self._look_at(message)
-        if self._places and self._error is None:
-            self._ask()
+        self._is_pending = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._find_partitions(message)
+        if self._partitions and self._error is None:
+            self._begin()
 
-    def _look_at(self, message: ProduceRequest) -> None:
+    def _find_partitions(self, message: ProduceRequest) -> None:
         partitions = self._services.partitions
         for topic, batches in message.topics:
             for index, records in batches:
@@ -91,48 +86,67 @@ class TransactionVerification:
                 elif self._producer != producer:
                     self._error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 if not partition.log.producers.has_open(*producer):
-                    self._places.append((partition.topic, partition.index))
+                    self._partitions.append((partition.topic, partition.index))
 
-    def _ask(self) -> None:
+    def _begin(self) -> None:
         assert self._producer is not None
-        adds = self._version >= _FIRST_ADDING
-        self._asked = self._services.transactions.admit(
-            self._transactional_id, *self._producer, self._places, adds=adds
+        self._is_pending = True
+        self._services.transactions.add_or_verify(
+            self._transactional_id,
+            *self._producer,
+            self._partitions,
+            adds=self._version >= _FIRST_ADDING,
+            done=self._finish,
         )
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there is nothing to wait for."""
-        if self._asked is None:
-            return True
-        if not self._asked.done():
-            return False
-        self._codes = self._asked.result()
-        return ErrorCode.CONCURRENT_TRANSACTIONS not in self._codes.values()
+    def _finish(self, codes: Codes) -> None:
+        self._codes = codes
+        self._is_pending = False
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    async def known(self) -> None:
-        if self._asked is None:
-            return
-        self._codes = await self._asked
-        if ErrorCode.CONCURRENT_TRANSACTIONS in self._codes.values():
-            await self._services.transactions.completed(self._transactional_id, _WAIT_S)
-            self._ask()
-            self._codes = await self._asked
+    @property
+    def _is_concurrent(self) -> bool:
+        return ErrorCode.CONCURRENT_TRANSACTIONS in self._codes.values()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self._is_pending and not self._is_concurrent
+
+    async def complete(self) -> None:
+        """Wait for the coordinator, and for a short time for the end of the transaction before."""
+        await self._wait()
+        if self._is_concurrent:
+            completed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._services.transactions.when_complete(
+                self._transactional_id,
+                _WAIT_S,
+                lambda: None if completed.done() else completed.set_result(None),
+            )
+            await completed
+            self._begin()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        if self._is_pending:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
 
     def check(self, partition: Partition, header: BatchHeader) -> None:
-        """RequestError if this batch may not be written now."""
+        """Raise RequestError if this batch may not be written now."""
         if self._error is not None:
             raise RequestError(self._error, "The batches of one request are of several producers.")
-        place = partition.topic, partition.index
+        name = partition.topic, partition.index
         producer = header.producer_id, header.producer_epoch
-        code = self._codes.get(place, ErrorCode.NONE)
+        code = self._codes.get(name, ErrorCode.NONE)
         if code is not ErrorCode.NONE:
-            told = admission_code(code, knows_abortable=self._version >= _FIRST_ABORTABLE)
-            raise RequestError(told, f"The partition does not take part in the transaction: {code.name}.")
+            error = verification_error(code, knows_abortable=self._version >= _FIRST_ABORTABLE)
+            raise RequestError(error, f"The partition does not take part in the transaction: {code.name}.")
         producers = partition.log.producers
         if producers.has_open(*producer):
             return
-        if not self._services.transactions.takes_part(self._transactional_id, *producer, place):
+        if not self._services.transactions.takes_part(self._transactional_id, *producer, name):
             raise RequestError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended.")
         if (
             self._version >= _FIRST_ADDING

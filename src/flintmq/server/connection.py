@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol, cast
 
-from flintmq.broker.request import Pieces, Request, Session
+from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
 from flintmq.metrics import ConnectionCounters
@@ -42,7 +42,7 @@ _NOTHING = memoryview(b"")
 
 class Dispatch(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
-        """Handle one frame. A request that is not answered yet will call `connection.answered`."""
+        """Handle one frame. A request that is not answered yet will call `connection.send_response`."""
         ...
 
 
@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         "active_at", "outbound", "session", "transport",
     )  # fmt: skip
 
-    session: Session
+    session: ClientSession
     outbound: Outbound
     transport: asyncio.Transport
 
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._dispatching = False
         self.active_at = shared.loop.time()
-        self.session = Session(listener=listener, peer="?", local_host="", local_port=0)
+        self.session = ClientSession(listener=listener, peer="?", local_host="", local_port=0)
 
     # ---- life
 
@@ -138,8 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         shared.backlog.release(self)
         self.outbound.close()
         for request in self._pending:
-            if request.poll is not None:
-                request.poll.cancel()
+            if request.delayed is not None:
+                request.delayed.cancel()
         self._pending.clear()
         self._own.clear()
         self._held = _NOTHING
@@ -196,8 +196,8 @@ class Connection(asyncio.BufferedProtocol):
         """Dispatch nothing more; answer long polls with what there is, so that none keeps others waiting."""
         self._pause()
         for request in list(self._pending):
-            if request.poll is not None:
-                request.poll.expire()
+            if request.delayed is not None:
+                request.delayed.expire()
 
     # ---- bytes in
 
@@ -292,53 +292,53 @@ class Connection(asyncio.BufferedProtocol):
         request = self._shared.dispatcher.dispatch(self, frame)
         if request is None:
             return
-        pieces = request.pieces
-        if pieces is not None and not self._pending:
-            request.counters.answered(request.began, self.outbound.send(pieces) if pieces else 0)
+        response = request.response
+        if response is not None and not self._pending:
+            request.counters.answered(request.began, self.outbound.send(response) if response else 0)
             if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
                 self._count_backlog()
             return
         self._pending.append(request)
-        if pieces:
-            self._keep(pieces)
+        if response:
+            self._keep(response)
 
     def _blocked(self) -> bool:
         pending = self._pending
         if pending:
             last = pending[-1]
-            if len(pending) >= self._shared.in_flight_max or (last.barrier and last.pieces is None):
+            if len(pending) >= self._shared.in_flight_max or (last.barrier and last.response is None):
                 return True
         return self.outbound.pending_bytes + self._unsent_bytes > BACKLOG_BYTES_MAX
 
     # ---- answers out
 
-    def answered(self, request: Request) -> None:
+    def send_response(self, request: Request) -> None:
         pending = self._pending
         if self.transport.is_closing():
             return
         if pending and pending[0] is request:
             # To be answered is to be active: who waited long must not be taken for idle.
             self.active_at = self._shared.loop.time()
-            while pending and (pieces := pending[0].pieces) is not None:
+            while pending and (response := pending[0].response) is not None:
                 first = pending.popleft()
                 if first is not request:
-                    self._unsent_bytes -= memory_of(pieces)
-                first.counters.answered(first.began, self.outbound.send(pieces) if pieces else 0)
+                    self._unsent_bytes -= memory_of(response)
+                first.counters.answered(first.began, self.outbound.send(response) if response else 0)
             if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
                 self._count_backlog()
             elif self._shared.backlog.held:
                 self._shared.backlog.release(self)
-        elif request.pieces:
-            self._keep(request.pieces)
+        elif request.response:
+            self._keep(request.response)
         if self._paused:
             # Even if it is not this request's turn yet: it may have been a barrier.
             self._resume()
 
     # ---- back-pressure
 
-    def _keep(self, pieces: Pieces) -> None:
+    def _keep(self, response: ResponseBuffers) -> None:
         """An answer that has to wait for that of an earlier request."""
-        self._unsent_bytes += memory_of(pieces)
+        self._unsent_bytes += memory_of(response)
         if self._unsent_bytes > BACKLOG_BYTES_COUNTED:
             self._count_backlog()
 

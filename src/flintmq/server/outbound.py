@@ -6,7 +6,7 @@ descriptor is writable: uvloop watches its own descriptors only itself. The dupl
 needed and closed in `close`, for as long as it is open no FIN is sent.
 
 Cold data never blocks the loop: a range is probed before it is sent, and what is not in the page cache is
-read ahead in a thread first. Invariant: pieces reach the socket in the order of `send`, whole, or the
+read ahead in a thread first. Invariant: buffers reach the socket in the order of `send`, whole, or the
 connection is aborted; a file that gives fewer bytes than promised aborts it, padding never happens.
 """
 
@@ -19,10 +19,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from flintmq.broker.request import ResponseBuffer
 from flintmq.effects import Executor
 from flintmq.storage.segment import FileRange
-
-Piece = bytes | bytearray | memoryview | FileRange
 
 _GATHERED_MAX = 64
 # A larger answer is not worth keeping back, or joining to others.
@@ -34,9 +33,9 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _HAS_SENDFILE = hasattr(os, "sendfile") and os.uname().sysname == "Linux"
 
 
-def memory_of(pieces: Iterable[Piece]) -> int:
+def memory_of(buffers: Iterable[ResponseBuffer]) -> int:
     """The bytes of an answer that are in memory."""
-    return sum(len(piece) for piece in pieces if not isinstance(piece, FileRange))
+    return sum(len(buffer) for buffer in buffers if not isinstance(buffer, FileRange))
 
 
 class WritabilityWatcher(Protocol):
@@ -72,7 +71,7 @@ class Outbound:
         self.pending_bytes = 0
         self.progressed = False
         """Whether the client took something of a backlog since this was last looked at."""
-        self._queue: deque[Piece] = deque()
+        self._queue: deque[ResponseBuffer] = deque()
         self._duplicate = -1
         self._watching = False
         self._reading = False
@@ -90,37 +89,37 @@ class Outbound:
         """What waits here in memory; `pending_bytes` counts what lies in files as well."""
         return memory_of(self._queue)
 
-    def send(self, pieces: Sequence[Piece]) -> int:
+    def send(self, buffers: Sequence[ResponseBuffer]) -> int:
         """Send now what the socket takes, the rest when it can; how many bytes that is in all."""
         queue = self._queue
         sent = 0
-        if len(pieces) == 1 and not queue and not isinstance(piece := pieces[0], FileRange):
+        if len(buffers) == 1 and not queue and not isinstance(buffer := buffers[0], FileRange):
             # Nearly every reply: one buffer that the socket takes at once, or that waits for its company.
-            if self._is_corked and len(piece) <= _CORKED_BYTES_MAX:
-                self._corked.append(piece)
-                self._corked_bytes += len(piece)
+            if self._is_corked and len(buffer) <= _CORKED_BYTES_MAX:
+                self._corked.append(buffer)
+                self._corked_bytes += len(buffer)
                 if self._corked_bytes > _CORKED_BYTES_MAX:
                     self._push_corked()
-                return len(piece)
+                return len(buffer)
             if self._corked:
                 self._push_corked()
             if not queue:
                 try:
-                    sent = self._socket.send(piece)
+                    sent = self._socket.send(buffer)
                 except BlockingIOError:
                     pass
                 except OSError:
                     self._fail()
                     return 0
-                if sent == len(piece):
+                if sent == len(buffer):
                     return sent
-                pieces = (memoryview(piece)[sent:],)
+                buffers = (memoryview(buffer)[sent:],)
         elif self._corked:
             self._push_corked()
         size = 0
-        for piece in pieces:
-            size += piece.size if isinstance(piece, FileRange) else len(piece)
-            queue.append(piece)
+        for buffer in buffers:
+            size += buffer.size if isinstance(buffer, FileRange) else len(buffer)
+            queue.append(buffer)
         self.pending_bytes += size
         if not self._watching and not self._reading:
             self._pump()
@@ -148,9 +147,9 @@ class Outbound:
         queue = self._queue
         try:
             while queue:
-                piece = queue[0]
-                if isinstance(piece, FileRange):
-                    if not self._send_range(piece):
+                buffer = queue[0]
+                if isinstance(buffer, FileRange):
+                    if not self._send_range(buffer):
                         return
                 else:
                     self._send_buffers()
@@ -170,13 +169,13 @@ class Outbound:
         queue = self._queue
         buffers: list[bytes | bytearray | memoryview] = []
         more = 0
-        for piece in queue:
-            if isinstance(piece, FileRange):
+        for buffer in queue:
+            if isinstance(buffer, FileRange):
                 more = _MSG_MORE
                 break
             if len(buffers) == _GATHERED_MAX:
                 break
-            buffers.append(piece)
+            buffers.append(buffer)
         sent = (
             self._socket.send(buffers[0], more)
             if len(buffers) == 1
@@ -191,23 +190,23 @@ class Outbound:
             sent -= len(buffer)
             queue.popleft()
 
-    def _send_range(self, piece: FileRange) -> bool:
+    def _send_range(self, file_range: FileRange) -> bool:
         """False if the range must be read ahead first."""
-        if self._probed is not piece:
-            if not self._is_warm(piece):
-                self._read_ahead(piece)
+        if self._probed is not file_range:
+            if not self._is_warm(file_range):
+                self._read_ahead(file_range)
                 return False
-            self._probed = piece
-        while piece.size:
-            if _HAS_SENDFILE and piece.file.fd >= 0:
-                sent = os.sendfile(self._fd, piece.file.fd, piece.position, piece.size)
+            self._probed = file_range
+        while file_range.size:
+            if _HAS_SENDFILE and file_range.file.fd >= 0:
+                sent = os.sendfile(self._fd, file_range.file.fd, file_range.position, file_range.size)
             else:
-                data = piece.file.pread(min(piece.size, _READ_AHEAD), piece.position)
+                data = file_range.file.pread(min(file_range.size, _READ_AHEAD), file_range.position)
                 sent = self._socket.send(data) if data else 0
             if sent == 0:
                 raise OSError(errno.EIO, "a log file is shorter than promised")
-            piece.position += sent
-            piece.size -= sent
+            file_range.position += sent
+            file_range.size -= sent
             self.pending_bytes -= sent
             self.progressed = True
         self._queue.popleft()
@@ -215,16 +214,16 @@ class Outbound:
         return True
 
     @staticmethod
-    def _is_warm(piece: FileRange) -> bool:
+    def _is_warm(file_range: FileRange) -> bool:
         """Whether the range seems to be in the page cache; without a way to ask, it is taken to be."""
-        if not _NOWAIT or piece.file.fd < 0:
+        if not _NOWAIT or file_range.file.fd < 0:
             return True
         byte = [bytearray(1)]
-        last = piece.position + piece.size - 1
+        last = file_range.position + file_range.size - 1
         try:
-            for position in range(piece.position, last, _PROBE_STRIDE):
-                os.preadv(piece.file.fd, byte, position, _NOWAIT)
-            os.preadv(piece.file.fd, byte, last, _NOWAIT)
+            for position in range(file_range.position, last, _PROBE_STRIDE):
+                os.preadv(file_range.file.fd, byte, position, _NOWAIT)
+            os.preadv(file_range.file.fd, byte, last, _NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -232,15 +231,15 @@ class Outbound:
                 raise
         return True
 
-    def _read_ahead(self, piece: FileRange) -> None:
-        file, position, end = piece.file, piece.position, piece.position + piece.size
+    def _read_ahead(self, file_range: FileRange) -> None:
+        file, position, end = file_range.file, file_range.position, file_range.position + file_range.size
 
         def read() -> None:
             at = position
             while at < end and file.pread(min(_READ_AHEAD, end - at), at):
                 at += _READ_AHEAD
 
-        self._probed = piece
+        self._probed = file_range
         self._reading = True
         if self._watching:
             self._watching = False

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.dispatch import Dispatcher
-from flintmq.broker.request import Connection, Piece, Pieces, Request, Session
+from flintmq.broker.request import ClientSession, Request, ResponseBuffer, ResponseBuffers, ResponseChannel
 from flintmq.broker.responses import encode_response
 from flintmq.broker.services import Services
 from flintmq.effects import Timer
@@ -36,7 +36,7 @@ from flintmq.testing.request_topics import topics_of
 
 _CLOSED = "a fault scripted by the test"
 _ANSWER_HEADER_SIZE = 8
-_Deliver = Callable[[Pieces], object]
+_Deliver = Callable[[ResponseBuffers], object]
 
 
 class Interceptor:
@@ -53,7 +53,7 @@ class Interceptor:
         """The broker stops: no fault may hold it up."""
         self._stopping = True
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
+    def dispatch(self, connection: ResponseChannel, frame: memoryview) -> Request | None:
         try:
             key, version, correlation_id, client_id, position = parse_request_header(frame, 0, len(frame))
         except ProtocolError:
@@ -81,7 +81,7 @@ class Interceptor:
         if _hides_its_partitions(message) and any(
             fault.topic is not None or isinstance(fault.action, Fail) for fault in candidates
         ):
-            request.pieces = encode_response(
+            request.response = encode_response(
                 request, FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             )
             return request
@@ -115,11 +115,11 @@ class Interceptor:
     def _fail(
         self, request: Request, frame: memoryview, message: Message, failure: FailurePlan, after: bool
     ) -> Request | None:
-        def merge(pieces: Pieces) -> None:
+        def merge(response: ResponseBuffers) -> None:
             if is_unanswered:
                 request.connection.refuse(_CLOSED)
                 return
-            _settle(request, encode_response(request, failure.answer(_decode(request, pieces))))
+            request.respond(encode_response(request, failure.answer(_decode(request, response))))
 
         # With acks=0 there is nothing to be told: a connection that closes is all that a client sees of an error.
         is_unanswered = isinstance(message, ProduceRequest) and message.acks == 0
@@ -130,18 +130,18 @@ class Interceptor:
         if is_unanswered:
             request.connection.refuse(_CLOSED)
             return None
-        request.pieces = encode_response(request, failure.answer(None))
+        request.response = encode_response(request, failure.answer(None))
         return request
 
     def _delay(self, request: Request, frame: memoryview, seconds: float, after: bool) -> Request | None:
         if after:
-            return self._relay(request, frame, lambda pieces: self._hold(request, pieces, seconds))
+            return self._relay(request, frame, lambda response: self._hold(request, response, seconds))
         kept = memoryview(bytearray(frame))
 
         def handle() -> None:
-            request.poll = None
+            request.delayed = None
             if not self._stopping:
-                self._relay(request, kept, lambda pieces: _settle(request, pieces))
+                self._relay(request, kept, request.respond)
 
         request.barrier = True
         self._abandon(request)
@@ -149,30 +149,30 @@ class Interceptor:
         self._services.timers.call_later(seconds, handle)
         return request
 
-    def _hold(self, request: Request, pieces: Pieces, seconds: float) -> None:
+    def _hold(self, request: Request, response: ResponseBuffers, seconds: float) -> None:
         def release() -> None:
-            request.poll = None
-            _settle(request, pieces)
+            request.delayed = None
+            request.respond(response)
 
         if self._stopping:
             release()
         else:
-            request.poll = _Held(self._services.timers.call_later(seconds, release), release)
+            request.delayed = _Held(self._services.timers.call_later(seconds, release), release)
 
     def _drop(self, request: Request, frame: memoryview, after: bool) -> Request | None:
         if after:
-            return self._relay(request, frame, lambda pieces: self._abandon(request))
+            return self._relay(request, frame, lambda response: self._abandon(request))
         request.barrier = True
         self._abandon(request)
         return request
 
     @staticmethod
     def _abandon(request: Request) -> None:
-        request.poll = _Abandoned(request)
+        request.delayed = _Abandoned(request)
 
     def _close(self, request: Request, frame: memoryview, after: bool) -> Request | None:
         if after:
-            return self._relay(request, frame, lambda pieces: request.connection.refuse(_CLOSED))
+            return self._relay(request, frame, lambda response: request.connection.refuse(_CLOSED))
         request.connection.refuse(_CLOSED)
         return None
 
@@ -181,10 +181,10 @@ class Interceptor:
         inner = self._inner.dispatch(_Relay(request, deliver), frame)
         if inner is None:
             return None
-        if inner.pieces is not None:
-            deliver(inner.pieces)
+        if inner.response is not None:
+            deliver(inner.response)
         else:
-            request.poll = inner.poll
+            request.delayed = inner.delayed
             request.barrier = request.barrier or inner.barrier
         return request
 
@@ -195,12 +195,12 @@ class _Relay:
     def __init__(self, request: Request, deliver: _Deliver) -> None:
         self._request = request
         self._deliver = deliver
-        self.session: Session = request.session
+        self.session: ClientSession = request.session
 
-    def answered(self, request: Request) -> None:
-        assert request.pieces is not None
-        self._request.poll = None
-        self._deliver(request.pieces)
+    def send_response(self, request: Request) -> None:
+        assert request.response is not None
+        self._request.delayed = None
+        self._deliver(request.response)
 
     def refuse(self, reason: str) -> None:
         self._request.connection.refuse(reason)
@@ -231,14 +231,7 @@ class _Abandoned:
         """Nothing waits."""
 
     def expire(self) -> None:
-        self._request.answer([])
-
-
-def _settle(request: Request, pieces: Pieces) -> None:
-    if request.frame is None:
-        request.answer(pieces)
-    else:
-        request.pieces = pieces
+        self._request.respond([])
 
 
 def _hides_its_partitions(message: Message) -> bool:
@@ -250,11 +243,11 @@ def _frame_of(frame: memoryview, request: Request, message: Message) -> memoryvi
     return memoryview(bytearray(frame[: request.body_position]) + encode(message, request.version))
 
 
-def _decode(request: Request, pieces: Pieces) -> Message | None:
+def _decode(request: Request, response: ResponseBuffers) -> Message | None:
     """What the dispatcher answered, or None if it had nothing to say."""
-    if not pieces:
+    if not response:
         return None
-    data = b"".join(_bytes(piece) for piece in pieces)
+    data = b"".join(_bytes(buffer) for buffer in response)
     (size,) = struct.unpack_from(">i", data)
     assert size == len(data) - 4
     key = request.api.key
@@ -262,5 +255,5 @@ def _decode(request: Request, pieces: Pieces) -> Message | None:
     return decode(messages.response_of(key), data, request.version, position)[0]
 
 
-def _bytes(piece: Piece) -> bytes:
-    return piece.read() if isinstance(piece, FileRange) else bytes(piece)
+def _bytes(buffer: ResponseBuffer) -> bytes:
+    return buffer.read() if isinstance(buffer, FileRange) else bytes(buffer)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from flintmq.broker.apis import BY_KEY
-from flintmq.broker.request import Pieces, Request
+from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.effects.real import LoopExecutor
 from flintmq.server.connection import Connection, Shared
 from flintmq.server.inbound_budget import InboundBudget
@@ -59,8 +59,8 @@ class Waiter:
         self._dispatcher.changed()
 
     def expire(self) -> None:
-        self._request.poll = None
-        self._request.answer([framed(self._data)])
+        self._request.delayed = None
+        self._request.respond([framed(self._data)])
 
 
 class ScriptedDispatcher:
@@ -68,7 +68,7 @@ class ScriptedDispatcher:
         self.frames: list[bytes] = []
         self.parked: dict[bytes, Request] = {}
         self.cancelled: list[bytes] = []
-        self.pieces: dict[bytes, Pieces] = {}
+        self.responses: dict[bytes, ResponseBuffers] = {}
         """Answers prepared by a test, by the frame that asks for them."""
         self._changed = asyncio.Event()
 
@@ -87,28 +87,28 @@ class ScriptedDispatcher:
         data = bytes(frame)
         request = Request(connection, BY_KEY[3], 0, 0, None, frame, 0)
         kind = data[:1]
-        if data in self.pieces:
-            request.pieces = self.pieces[data]
+        if data in self.responses:
+            request.response = self.responses[data]
         elif kind == b"E":
-            request.pieces = [framed(data)]
+            request.response = [framed(data)]
         elif kind == b"N":
-            request.pieces = []
+            request.response = []
         elif kind == b"L":
-            request.pieces = [framed(bytes(int(data[1:])))]
+            request.response = [framed(bytes(int(data[1:])))]
         else:
             self.parked[data] = request
             if kind == b"P":
-                request.poll = Waiter(self, request, data)
+                request.delayed = Waiter(self, request, data)
             request.barrier = kind == b"B"
         request.frame = None
         self.frames.append(data)
         self.changed()
         return request
 
-    def answer(self, data: bytes, pieces: Pieces | None = None) -> None:
+    def answer(self, data: bytes, response: ResponseBuffers | None = None) -> None:
         request = self.parked.pop(data)
-        request.poll = None
-        request.answer([framed(data)] if pieces is None else pieces)
+        request.delayed = None
+        request.respond([framed(data)] if response is None else response)
 
 
 class Client:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.request import Request, Session
+from flintmq.broker.request import ClientSession, Request
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
@@ -48,10 +48,12 @@ class Refused(Exception):
 
 class FakeConnection:
     def __init__(self) -> None:
-        self.session = Session(listener="PLAINTEXT", peer="client:1", local_host="127.0.0.1", local_port=9092)
+        self.session = ClientSession(
+            listener="PLAINTEXT", peer="client:1", local_host="127.0.0.1", local_port=9092
+        )
         self.answer: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
 
-    def answered(self, request: Request) -> None:
+    def send_response(self, request: Request) -> None:
         self.answer.set_result(request)
 
     def refuse(self, reason: str) -> None:
@@ -126,7 +128,7 @@ class SingleBroker:
             markers=markers,
             random=random,
             partitions=partitions,
-            upkeep=MaintenanceScheduler(
+            maintenance=MaintenanceScheduler(
                 partitions,
                 SimulatedCompactions(self.disk, executor),
                 clock=clock,
@@ -170,7 +172,7 @@ class SingleBroker:
 
         async def dispatch() -> bool:
             request = self._dispatcher.dispatch(FakeConnection(), _frame(message, version, 0))
-            return request is not None and request.pieces is not None
+            return request is not None and request.response is not None
 
         return self.loop.run_until_complete(dispatch())
 
@@ -178,10 +180,10 @@ class SingleBroker:
         connection = FakeConnection()
         correlation_id = next(self._correlation_ids)
         request = self._dispatcher.dispatch(connection, _frame(message, version, correlation_id))
-        if request is None or request.pieces is None:
+        if request is None or request.response is None:
             request = await connection.answer
-        assert request.pieces is not None
-        data = b"".join(bytes(piece) for piece in request.pieces if isinstance(piece, bytes | bytearray))
+        assert request.response is not None
+        data = b"".join(bytes(buffer) for buffer in request.response if isinstance(buffer, bytes | bytearray))
         assert struct.unpack_from(">ii", data) == (len(data) - 4, correlation_id)
         assert answer is messages.response_of(message.api_key)
         decoded, end = decode(answer, data, version, 8 + response_is_flexible(message.api_key, version))

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from flintmq.broker.dispatch import Dispatcher
-from flintmq.broker.error_codes import error_codes_in
+from flintmq.broker.responses import error_codes_in
 from flintmq.errors import ErrorCode
 from flintmq.metrics import ApiCounters
 from flintmq.protocol.codec import encode
@@ -38,7 +38,7 @@ def produce(broker: SingleBroker, message: ProduceRequest, version: int = 9) -> 
     async def dispatch() -> None:
         connection = FakeConnection()
         request = Dispatcher(broker.services).dispatch(connection, memoryview(frame))
-        if request is None or request.pieces is None:
+        if request is None or request.response is None:
             await connection.answer
 
     broker.loop.run_until_complete(dispatch())

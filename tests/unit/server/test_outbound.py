@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.broker.request import Pieces
+from flintmq.broker.request import ResponseBuffers
 from flintmq.effects import Buffer
 from flintmq.effects.real import RealDisk
 from flintmq.server import outbound
@@ -94,9 +94,9 @@ def _sockets_of(port: int) -> set[str]:
     return found
 
 
-async def exchange(server: Loopback, pieces: Pieces, client: Client) -> None:
-    """Have the server send these pieces as its answer."""
-    server.dispatcher.pieces[b"X"] = pieces
+async def exchange(server: Loopback, buffers: ResponseBuffers, client: Client) -> None:
+    """Have the server send these buffers as its answer."""
+    server.dispatcher.responses[b"X"] = buffers
     await client.send(framed(b"X"))
 
 
@@ -108,20 +108,20 @@ def test_buffers_and_ranges_arrive_in_order_and_whole(
     async def scenario() -> None:
         async with Loopback(send_buffer=receive_buffer) as server:
             client = await server.connect(receive_buffer=receive_buffer)
-            pieces: Pieces = []
+            buffers: ResponseBuffers = []
             expected = b""
             for i in range(6):
                 head, data = pattern(10 + i, i), pattern(MEGABYTE + i, i)
-                pieces.append(head)
-                pieces.append(
+                buffers.append(head)
+                buffers.append(
                     file_of(tmp_path / f"{i}", data)
                     if sendfile
                     else FileRange(WithoutDescriptor(data), 0, len(data))
                 )
                 expected += head + data
-            pieces += [b"tail", bytearray(b"tail"), memoryview(b"tail")]
+            buffers += [b"tail", bytearray(b"tail"), memoryview(b"tail")]
             expected += b"tail" * 3
-            await exchange(server, pieces, client)
+            await exchange(server, buffers, client)
             assert await client.read(len(expected)) == expected
             assert server.all[-1].outbound.pending_bytes == 0
             assert await client.ask(b"E-after") == b"E-after"
@@ -144,8 +144,8 @@ def test_more_buffers_than_one_call_takes(loop_factory: LoopFactory) -> None:
     async def scenario() -> None:
         async with Loopback(send_buffer=SMALL) as server:
             client = await server.connect(receive_buffer=SMALL)
-            pieces: Pieces = [pattern(1000 + i, i) for i in range(500)]
-            await exchange(server, pieces, client)
+            buffers: ResponseBuffers = [pattern(1000 + i, i) for i in range(500)]
+            await exchange(server, buffers, client)
             expected = b"".join(pattern(1000 + i, i) for i in range(500))
             assert await client.read(len(expected)) == expected
 
@@ -159,7 +159,7 @@ def test_answers_wait_their_turn_behind_an_unfinished_range(
         async with Loopback(send_buffer=SMALL) as server:
             client = await server.connect(receive_buffer=SMALL)
             data = pattern(MEGABYTE // 2)
-            server.dispatcher.pieces[b"X"] = [file_of(tmp_path / "f", data)]
+            server.dispatcher.responses[b"X"] = [file_of(tmp_path / "f", data)]
             await client.send(framed(b"X") + framed(b"E1") + framed(b"E2"))
             await server.dispatcher.received(3)
             assert server.all[-1].outbound.pending_bytes > 0
@@ -190,10 +190,10 @@ def test_a_file_that_cannot_be_read_aborts(loop_factory: LoopFactory, tmp_path: 
     async def scenario() -> None:
         async with Loopback() as server:
             client = await server.connect()
-            piece = file_of(tmp_path / "f", pattern(100_000))
-            piece.file.close()
-            piece.file.fd = os.open(tmp_path, os.O_RDONLY)  # a folder: reading it fails
-            await exchange(server, [piece], client)
+            buffer = file_of(tmp_path / "f", pattern(100_000))
+            buffer.file.close()
+            buffer.file.fd = os.open(tmp_path, os.O_RDONLY)  # a folder: reading it fails
+            await exchange(server, [buffer], client)
             assert await client.closed() == b""
 
     run_on(loop_factory, scenario())
@@ -207,7 +207,7 @@ def test_a_deleted_file_is_sent_to_its_end_and_then_let_go(loop_factory: LoopFac
             data = pattern(MEGABYTE)
             await exchange(server, [file_of(tmp_path / "f", data)], client)
             await server.dispatcher.received(1)
-            server.dispatcher.pieces.clear()
+            server.dispatcher.responses.clear()
             (tmp_path / "f").unlink()
             assert await client.read(MEGABYTE) == data
             await client.ask(b"E")
@@ -245,7 +245,7 @@ def test_a_client_that_goes_in_the_middle_leaves_nothing(loop_factory: LoopFacto
             connection = server.all[-1]
             await exchange(server, [b"head", file_of(tmp_path / "f", pattern(MEGABYTE))], client)
             await server.dispatcher.received(1)
-            server.dispatcher.pieces.clear()
+            server.dispatcher.responses.clear()
             client.close()
             await server.dispatcher.until(lambda: connection in server.lost)
             await asyncio.sleep(0)
@@ -258,13 +258,13 @@ def test_a_client_that_goes_in_the_middle_leaves_nothing(loop_factory: LoopFacto
 def test_cold_data_is_read_ahead_in_a_thread_and_order_is_kept(
     loop_factory: LoopFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Outbound, "_is_warm", staticmethod(lambda piece: False))
+    monkeypatch.setattr(Outbound, "_is_warm", staticmethod(lambda buffer: False))
 
     async def scenario() -> None:
         async with Loopback(send_buffer=SMALL) as server:
             client = await server.connect(receive_buffer=SMALL)
             data = pattern(MEGABYTE + 5)
-            server.dispatcher.pieces[b"X"] = [
+            server.dispatcher.responses[b"X"] = [
                 b"1",
                 file_of(tmp_path / "a", data),
                 b"2",
@@ -281,7 +281,7 @@ def test_cold_data_is_read_ahead_in_a_thread_and_order_is_kept(
 def test_a_client_that_goes_while_cold_data_is_read_ahead_leaves_nothing(
     loop_factory: LoopFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Outbound, "_is_warm", staticmethod(lambda piece: False))
+    monkeypatch.setattr(Outbound, "_is_warm", staticmethod(lambda buffer: False))
 
     async def scenario() -> None:
         failures: list[object] = []

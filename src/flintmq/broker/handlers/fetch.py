@@ -76,9 +76,9 @@ class _Fetch:
             or self._max_wait_ms <= 0
             or not context.wanted
             or context.error is not ErrorCode.NONE
-            or not self._services.waiting.may_wait(len(context.wanted))
+            or not self._services.parked_fetches.may_wait(len(context.wanted))
         ):
-            self._request.pieces = self._pieces()
+            self._request.response = self._encode()
         else:
             self._park(size)
 
@@ -155,13 +155,13 @@ class _Fetch:
 
     def _park(self, size: int) -> None:
         self._arrived = size
-        self._services.waiting.partitions += len(self._context.wanted)
+        self._services.parked_fetches.partitions += len(self._context.wanted)
         for wanted in self._context.wanted:
             partition = self._services.partitions.get(wanted.topic, wanted.partition)
             if partition is not None:
                 self._parked.setdefault(partition, []).append(wanted)
                 partition.park(self)
-        self._request.poll = self
+        self._request.delayed = self
         self._timer = self._services.timers.call_later(self._max_wait_ms / 1000, self.expire)
 
     def cancel(self) -> None:
@@ -171,12 +171,12 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._request.poll is not None:
-            self._services.waiting.partitions -= len(self._context.wanted)
-        self._request.poll = None
+        if self._request.delayed is not None:
+            self._services.parked_fetches.partitions -= len(self._context.wanted)
+        self._request.delayed = None
 
     def records_arrived(self, partition: Partition, size: int) -> None:
-        if self._request.poll is None:
+        if self._request.delayed is None:
             return  # answered or cancelled by one that was woken in the same turn
         self._changed[partition] = None
         self._arrived += size
@@ -198,17 +198,17 @@ class _Fetch:
     def _answer(self) -> None:
         self.cancel()
         try:
-            pieces = self._pieces()
+            response = self._encode()
         except Exception as error:
             # Others are woken in the same turn of the loop: what is wrong here must not reach them.
             logger.exception("a fetch of %s could not be answered", self._request.session.peer)
             self._request.connection.refuse(f"Fetch could not be answered: {error}")
             return
-        self._request.answer(pieces)
+        self._request.respond(response)
 
     # ---- answering
 
-    def _pieces(self) -> list:  # type: ignore[type-arg]
+    def _encode(self) -> list:  # type: ignore[type-arg]
         context = self._context
         topics: list[tuple[str | bytes, list[Fetched]]] = []
         served = []
@@ -228,7 +228,7 @@ class _Fetch:
         request = self._request
         if context.error:
             request.failed(context.error)
-        pieces = encode_response(
+        response = encode_response(
             start_response(request),
             request.version,
             throttle_ms=0,
@@ -236,8 +236,8 @@ class _Fetch:
             session_id=context.session_id,
             topics=topics,
         )
-        finish_response(pieces[0], size_of(pieces))  # type: ignore[arg-type]
-        return pieces
+        finish_response(response[0], size_of(response))  # type: ignore[arg-type]
+        return response
 
 
 def _aborted(log: Log, records: FileRange, offset: int) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flintmq.broker.request import Pieces, Request
+from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
 from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
@@ -37,17 +37,17 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 def handle(request: Request, services: Services) -> Awaitable[None] | None:
     assert request.frame is not None
     message = decode_request(request.frame, request.body_position, request.version)
-    admission = None
+    verification = None
     is_simple = _is_simple(message, services)
     if is_simple and message.transactional_id is not None:
-        admission = TransactionVerification(message, request.version, services)
-    if is_simple and (admission is None or admission.is_known):
-        _Produce(request, message.acks, message.timeout_ms, admission).run(message, services)
+        verification = TransactionVerification(message, request.version, services)
+    if is_simple and (verification is None or verification.is_complete):
+        _Produce(request, message.acks, message.timeout_ms, verification).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message.acks, message.timeout_ms, admission).run_slowly(message, services)
+    return _Produce(request, message.acks, message.timeout_ms, verification).run_slowly(message, services)
 
 
 def _is_simple(message: ProduceRequest, services: Services) -> bool:
@@ -71,20 +71,20 @@ class _Produce:
 
     __slots__ = (
         "_acks",
-        "_admission",
         "_answers",
         "_finished",
         "_request",
         "_timeout_ms",
         "_timer",
+        "_verification",
         "_waiting",
     )
 
     def __init__(
-        self, request: Request, acks: int, timeout_ms: int, admission: TransactionVerification | None
+        self, request: Request, acks: int, timeout_ms: int, verification: TransactionVerification | None
     ) -> None:
         self._request = request
-        self._admission = admission
+        self._verification = verification
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._answers: list[tuple[str | bytes, list[Produced]]] = []
@@ -115,7 +115,7 @@ class _Produce:
         """The same, where something takes time. A barrier keeps later requests behind it."""
         refusal = self._refusal(message)
         if message.transactional_id is not None:
-            await self._ask_admission(message, services)
+            await self._verify_transaction(message, services)
         for topic, batches in message.topics:
             answers: list[Produced] = []
             self._answers.append((topic, answers))
@@ -133,17 +133,15 @@ class _Produce:
                 except (FlintError, OSError) as error:
                     answers.append(self._failure(topic, index, error))
         self._finish(services)
-        if self._request.pieces is not None:
-            self._request.connection.answered(self._request)
 
-    async def _ask_admission(self, message: ProduceRequest, services: Services) -> None:
+    async def _verify_transaction(self, message: ProduceRequest, services: Services) -> None:
         """ORDER: a topic that the request makes is there BEFORE its partitions are added to the transaction."""
-        if self._admission is None:
+        if self._verification is None:
             for topic, _ in message.topics:
                 with suppress(FlintError, OSError):  # told for each partition when it is tried again below
                     await _create_if_missing(services, topic)
-            self._admission = TransactionVerification(message, self._request.version, services)
-        await self._admission.known()
+            self._verification = TransactionVerification(message, self._request.version, services)
+        await self._verification.complete()
 
     def _refusal(self, message: ProduceRequest) -> RequestError | None:
         """What is wrong with the request as a whole is told for each partition."""
@@ -196,12 +194,12 @@ class _Produce:
 
     def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
         """Directly before it is written: whatever took time may have outlived the transaction."""
-        if self._admission is None:
+        if self._verification is None:
             raise RequestError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "A transactional batch needs a request with its transactional id.",
             )
-        self._admission.check(partition, header)
+        self._verification.check(partition, header)
 
     def _visible(self, place: tuple[int, int], failure: str | None) -> None:
         if place not in self._waiting:
@@ -214,7 +212,7 @@ class _Produce:
         if not self._waiting and self._finished:
             if self._timer is not None:
                 self._timer.cancel()
-            self._request.answer(self._pieces())
+            self._request.respond(self._encode())
 
     def _finish(self, services: Services) -> None:
         self._finished = True
@@ -222,9 +220,9 @@ class _Produce:
             self._timer = services.timers.call_later(self._timeout_ms / 1000, self._timed_out)
             return
         if self._acks != ACKS_NONE:
-            self._request.pieces = self._pieces()
+            self._request.respond(self._encode())
             return
-        self._request.pieces = []
+        self._request.respond([])
         failed = [answer for _, answers in self._answers for answer in answers if answer.error_code]
         if failed:
             self._request.connection.refuse(
@@ -237,7 +235,7 @@ class _Produce:
             answers[at] = Produced(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
             self._request.failed(ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
-        self._request.answer(self._pieces())
+        self._request.respond(self._encode())
 
     def _failure(self, topic: str | bytes, index: int, error: Exception) -> Produced:
         code = error_code_of(error)
@@ -248,7 +246,7 @@ class _Produce:
         faults = error.faults if isinstance(error, RecordError) else ()
         return Produced(index, code, error_message=message, record_errors=faults)
 
-    def _pieces(self) -> Pieces:
+    def _encode(self) -> ResponseBuffers:
         out = start_response(self._request)
         encode_response(out, self._request.version, self._answers, 0)
         finish_response(out, len(out))
@@ -264,7 +262,7 @@ async def _open(
         # Copied only when its turn has come, for many may wait.
         return partition.open(bytes(records), header)
 
-    batch = memoryview(bytearray(await services.opening.run(services.executor, opened)))
+    batch = memoryview(bytearray(await services.batch_validation.run(services.executor, opened)))
     if partition.deleted:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     # Recompression changed the header; the checks that were made still hold.

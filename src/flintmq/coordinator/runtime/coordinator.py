@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from flintmq.coordinator.runtime.machine import NOBODY, Decision, Machine, Token
 from flintmq.coordinator.runtime.shard import Shard
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.errors import ErrorCode, RequestError
+from flintmq.errors import ErrorCode, RequestError, error_code_of
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.topics import NewTopic, Topics
@@ -25,10 +25,13 @@ from flintmq.protocol.codegen.structures import Message
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
 
 
-class Waiting(NamedTuple):
-    answer: Callable[[Message], object]
+class PendingCall(NamedTuple):
+    """Whom to call back with what a machine decided."""
+
+    respond: Callable[[Message], object]
     fail: Callable[[ErrorCode], object]
 
 
@@ -59,7 +62,8 @@ class Coordinator(Generic[M]):
         self._settled = settled
         self._shards: dict[int, Shard[M]] = {}
         self._loads: set[asyncio.Task[None]] = set()
-        self._waiting: dict[Token, Waiting] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pending: dict[Token, PendingCall] = {}
         self._last_token = NOBODY
         self._making: asyncio.Future[None] | None = None
 
@@ -71,8 +75,8 @@ class Coordinator(Generic[M]):
         self._adopt()
 
     def close(self) -> None:
-        for load in self._loads:
-            load.cancel()
+        for task in (*self._loads, *self._tasks):
+            task.cancel()
         for shard in self._shards.values():
             shard.close()
 
@@ -98,7 +102,7 @@ class Coordinator(Generic[M]):
                 clock=self._clock,
                 timers=self._timers,
                 executor=self._executor,
-                answer=self._answer,
+                respond=self._respond,
                 fail=self._fail,
                 settled=self._settled,
             )
@@ -118,6 +122,31 @@ class Coordinator(Generic[M]):
             self._making = asyncio.ensure_future(self._make_topic())
         await asyncio.shield(self._making)
 
+    def with_topic(self, call: Callable[[], object], fail: Callable[[ErrorCode], object]) -> None:
+        """Call `call` once the internal topic is there: at once, or after it is made. `fail` if it cannot be."""
+        if self.topic in self._metadata.image.topics:
+            call()
+        else:
+            self._call_after(self.make_topic(), lambda _: call(), fail)
+
+    def _call_after(
+        self, work: Awaitable[T], call: Callable[[T], object], fail: Callable[[ErrorCode], object]
+    ) -> None:
+        """Call `call` with the result of work that seldom has to be awaited, in a task that ends with the broker."""
+
+        async def run() -> None:
+            try:
+                call(await work)
+            except Exception as error:
+                code = error_code_of(error)
+                if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                    logger.exception("a call to the coordinator of %s failed", self.topic)
+                fail(code)
+
+        task = asyncio.ensure_future(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _make_topic(self) -> None:
         try:
             await self._topics.create(self._new_topic())
@@ -127,41 +156,26 @@ class Coordinator(Generic[M]):
         finally:
             self._making = None
 
-    # ---- questions
+    # ---- calls
 
-    def ask(
+    def call(
         self,
         name: str,
         decide: Callable[[M, Token], Decision],
         *,
-        answer: Callable[[Message], object],
+        respond: Callable[[Message], object],
         fail: Callable[[ErrorCode], object],
     ) -> Token:
-        """Let the machine that `name` belongs to decide. One of `answer` and `fail` is called once, now or later."""
+        """Let the machine that `name` belongs to decide. One of `respond` and `fail` is called once, now or later."""
         self._last_token += 1
         token = self._last_token
-        self._waiting[token] = Waiting(answer, fail)
+        self._pending[token] = PendingCall(respond, fail)
         shard = self.shard_of(name)
         if shard is None:
             self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            shard.ask(token, lambda machine: decide(machine, token))
+            shard.call(token, lambda machine: decide(machine, token))
         return token
-
-    async def answer_to(self, name: str, decide: Callable[[M, Token], Decision]) -> Message:
-        """The same for one who awaits the answer. RequestError if there is none."""
-        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-
-        def fail(code: ErrorCode) -> None:
-            if not answered.done():
-                answered.set_exception(RequestError(code))
-
-        def answer(message: Message) -> None:
-            if not answered.done():
-                answered.set_result(message)
-
-        self.ask(name, decide, answer=answer, fail=fail)
-        return await answered
 
     def each(self, decide: Callable[[M], Sequence[Decision]]) -> None:
         """Let every machine that is loaded decide something that nobody waits for."""
@@ -169,8 +183,8 @@ class Coordinator(Generic[M]):
             shard.carry_out(decide)
 
     def forget(self, token: Token) -> None:
-        """Nobody waits for this reply any more."""
-        self._waiting.pop(token, None)
+        """Call nobody back for this call."""
+        self._pending.pop(token, None)
 
     def shard_of(self, name: str) -> Shard[M] | None:
         """None while there is no internal topic."""
@@ -193,15 +207,15 @@ class Coordinator(Generic[M]):
     def __iter__(self) -> Iterator[Shard[M]]:
         return iter(list(self._shards.values()))
 
-    def _answer(self, token: Token, message: Message) -> None:
-        waiting = self._waiting.pop(token, None)
-        if waiting is not None:
-            waiting.answer(message)
+    def _respond(self, token: Token, message: Message) -> None:
+        pending = self._pending.pop(token, None)
+        if pending is not None:
+            pending.respond(message)
 
     def _fail(self, token: Token, code: ErrorCode) -> None:
-        waiting = self._waiting.pop(token, None)
-        if waiting is not None:
-            waiting.fail(code)
+        pending = self._pending.pop(token, None)
+        if pending is not None:
+            pending.fail(code)
 
 
 def shard_index(name: str, count: int) -> int:

@@ -1,6 +1,6 @@
 """One partition of an internal topic, and the machine that its records make.
 
-    question → decide → append → apply → (high watermark) → replies
+    call → decide → append → apply → (high watermark) → replies
 
 Everything up to the replies happens in one step of the loop, so two decisions never see the same state. A machine
 whose records could not be read is not asked; one whose partition is gone, or has failed, is thrown away with it.
@@ -47,7 +47,7 @@ class Shard(Generic[M]):
         clock: Clock,
         timers: Timers,
         executor: Executor,
-        answer: Callable[[Token, Message], object],
+        respond: Callable[[Token, Message], object],
         fail: Callable[[Token, ErrorCode], object],
         settled: Callable[[Shard[M], Decision], object] | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class Shard(Generic[M]):
         self._clock = clock
         self._timers = timers
         self._executor = executor
-        self._answer = answer
+        self._respond = respond
         self._fail = fail
         self._settled = settled
         self._pending: dict[TimerKey, Timer] = {}
@@ -111,10 +111,10 @@ class Shard(Generic[M]):
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition is not served."
             )
 
-    # ---- questions
+    # ---- calls
 
-    def ask(self, token: Token, decide: Callable[[M], Decision]) -> None:
-        """Carry out one decision. Whatever goes wrong is told to `token`."""
+    def call(self, token: Token, decide: Callable[[M], Decision]) -> None:
+        """Carry out one decision. Whatever goes wrong fails the call of `token`."""
         try:
             self.check()
             decision = decide(self.machine)
@@ -212,7 +212,7 @@ class Shard(Generic[M]):
         def settle(failure: str | None) -> None:
             for token, message in replies:
                 if failure is None:
-                    self._answer(token, message)
+                    self._respond(token, message)
                 else:
                     self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

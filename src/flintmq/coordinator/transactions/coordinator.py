@@ -31,6 +31,7 @@ from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from flintmq.records.batch import NO_PRODUCER_ID
 from flintmq.settings import BrokerConfig
 
 logger = logging.getLogger(__name__)
@@ -70,20 +71,14 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         )
         self._markers = markers
         self._producer_ids = producer_ids
-        self._tasks: set[asyncio.Task[None]] = set()
-        # Who waits for a decided transaction to be complete, by transactional id.
-        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
-        # Decisions that some partitions have not been told of yet.
-        self._tellings: dict[MarkerSender, None] = {}
-
-    def close(self) -> None:
-        super().close()
-        for task in self._tasks:
-            task.cancel()
+        # Calls that wait for a decided transaction to be complete, by transactional id.
+        self._awaiting_completion: dict[str, list[Callable[[], None]]] = {}
+        # Decided transactions whose markers are not all written yet.
+        self._marker_senders: dict[MarkerSender, None] = {}
 
     # ---- taking part
 
-    def admit(
+    def add_or_verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -91,15 +86,16 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         partitions: Iterable[TopicPartition],
         *,
         adds: bool,
-    ) -> asyncio.Future[Codes]:
-        """Whether these partitions take part in the producer's transaction; with `adds`, let them.
+        done: Callable[[Codes], object],
+    ) -> None:
+        """Call `done` with a code for each partition: NONE if it takes part in the producer's transaction.
 
-        Most often it is known at once: the future is done then.
+        With `adds` those that do not are added. Most often `done` is called at once.
         """
         by_topic: dict[str, list[int]] = {}
         for topic, index in partitions:
             by_topic.setdefault(topic, []).append(index)
-        asked = AddedTransaction(
+        transaction = AddedTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -109,32 +105,27 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
                 for topic, indexes in by_topic.items()
             ],
         )
-        known: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
 
-        def answer(message: Message) -> None:
+        def respond(message: Message) -> None:
             assert isinstance(message, AddPartitionsToTxnResponse)
-            if not known.done():
-                known.set_result(_codes_in(message))
+            done(_codes_in(message))
 
         def fail(code: ErrorCode) -> None:
-            if not known.done():
-                places = [(topic, index) for topic, indexes in by_topic.items() for index in indexes]
-                known.set_result(dict.fromkeys(places, code))
+            done({(topic, index): code for topic, indexes in by_topic.items() for index in indexes})
 
-        self.ask(
+        self.call(
             transactional_id,
             lambda machine, token: machine.add_partitions(
-                token, asked, _ADDING_VERSION, self._clock.now_ms()
+                token, transaction, _ADDING_VERSION, self._clock.now_ms()
             ),
-            answer=answer,
+            respond=respond,
             fail=fail,
         )
-        return known
 
     def takes_part(self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition) -> bool:
         """Whether a batch of that producer may be written there now."""
-        shard = self.shard_of(transactional_id)
-        if shard is None or shard.state is not ShardState.ACTIVE:
+        shard = self._active_shard(transactional_id)
+        if shard is None:
             return False
         transaction = shard.machine.get(transactional_id)
         return (
@@ -144,41 +135,48 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
             and place in transaction.partitions
         )
 
-    async def completed(self, transactional_id: str, timeout_s: float) -> None:
-        """Wait until its decided transaction, if it has one, is complete; not for longer than that."""
-        shard = self.shard_of(transactional_id)
-        if shard is None or shard.state is not ShardState.ACTIVE:
-            return
-        transaction = shard.machine.get(transactional_id)
+    def when_complete(self, transactional_id: str, timeout_s: float, call: Callable[[], object]) -> None:
+        """Call `call` when the decided transaction is complete, or after `timeout_s`; at once if there is none."""
+        shard = self._active_shard(transactional_id)
+        transaction = shard.machine.get(transactional_id) if shard is not None else None
         if transaction is None or not transaction.is_decided:
+            call()
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._awaited.setdefault(transactional_id, [])
-        waiting.append(done)
-        timer = self._timers.call_later(timeout_s, lambda: None if done.done() else done.set_result(None))
-        try:
-            await done
-        finally:
+        waiting = self._awaiting_completion.setdefault(transactional_id, [])
+
+        def proceed() -> None:
+            if proceed not in waiting:
+                return  # completed and timed out in the same turn
             timer.cancel()
-            waiting.remove(done)
+            waiting.remove(proceed)
             if not waiting:
-                self._awaited.pop(transactional_id, None)
+                self._awaiting_completion.pop(transactional_id, None)
+            call()
+
+        timer = self._timers.call_later(timeout_s, proceed)
+        waiting.append(proceed)
 
     @property
     def markers_waiting(self) -> int:
-        """That are decided and not in their partitions yet."""
-        return sum(len(telling.untold) for telling in self._tellings)
+        """The markers of decided transactions that are not written yet."""
+        return sum(len(sender.unwritten) for sender in self._marker_senders)
 
-    async def new_producer_id(self, transactional_id: str) -> int:
-        """One that a step of this transactional id may need; -1 if it will not, or cannot be taken now."""
+    def with_producer_id(
+        self, transactional_id: str, call: Callable[[int], object], fail: Callable[[ErrorCode], object]
+    ) -> None:
+        """Call `call` with a producer id for the next step of this transactional id, or -1 if it needs none.
+
+        It is called at once unless an id must be taken, which seldom happens; `fail` if none can be.
+        """
+        shard = self._active_shard(transactional_id)
+        if shard is None or not shard.machine.wants_producer_id(transactional_id):
+            call(NO_PRODUCER_ID)
+        else:
+            self._call_after(self._producer_ids.take(), call, fail)
+
+    def _active_shard(self, transactional_id: str) -> Shard[TransactionMachine] | None:
         shard = self.shard_of(transactional_id)
-        if (
-            shard is None
-            or shard.state is not ShardState.ACTIVE
-            or not shard.machine.wants_producer_id(transactional_id)
-        ):
-            return -1
-        return await self._producer_ids.take()
+        return shard if shard is not None and shard.state is ShardState.ACTIVE else None
 
     # ---- carrying out
 
@@ -205,16 +203,16 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         )
 
     def _write_markers(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
-        def ended(telling: MarkerSender, is_complete: bool) -> None:
-            del self._tellings[telling]
+        def ended(sender: MarkerSender, is_complete: bool) -> None:
+            del self._marker_senders[sender]
             if is_complete:
                 self._complete(shard, work)
 
-        telling = MarkerSender(
+        sender = MarkerSender(
             work, self._markers, self._timers, goes_on=lambda: shard.state is ShardState.ACTIVE, ended=ended
         )
-        self._tellings[telling] = None
-        telling.begin()
+        self._marker_senders[sender] = None
+        sender.begin()
 
     def _complete(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
         shard.carry_out(
@@ -224,9 +222,9 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
                 )
             ]
         )
-        for waiting in self._awaited.get(work.transactional_id, ()):
-            if not waiting.done():
-                waiting.set_result(None)
+        for proceed in list(self._awaiting_completion.get(work.transactional_id, ())):
+            # In the next turn, AFTER the replies of the step that completed it.
+            self._timers.call_soon(proceed)
 
 
 def _codes_in(message: AddPartitionsToTxnResponse) -> Codes:

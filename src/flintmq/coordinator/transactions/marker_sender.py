@@ -1,8 +1,8 @@
-"""Telling the partitions of a decided transaction of its end, until each has been told or is gone.
+"""Sends the markers of a decided transaction to its partitions, until each has one or is gone.
 
 A transaction may touch thousands of partitions: their markers are written some hundred in a turn of the loop, the
 first of them in the step in which it is begun. What a partition does not take is tried again, all of them together
-once a second. Invariant: `ended` is called once, with True when every partition was told.
+once a second. Invariant: `ended` is called once, with True when every partition has its marker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MarkerSender:
     ) -> None:
         """`goes_on` is false once the decision is no longer this broker's to carry out."""
         self.work = work
-        self.untold = set(work.partitions)
+        self.unwritten = set(work.partitions)
         self._marker = Marker(work.producer_id, work.producer_epoch, work.coordinator_epoch, work.committed)
         self._markers = markers
         self._timers = timers
@@ -49,12 +49,12 @@ class MarkerSender:
         self._failed: list[TopicPartition] = []
 
     def begin(self) -> None:
-        if self.untold:
-            self._tell(self.work.partitions)
+        if self.unwritten:
+            self._send(self.work.partitions)
         else:
             self._end(True)
 
-    def _tell(self, places: Sequence[TopicPartition]) -> None:
+    def _send(self, places: Sequence[TopicPartition]) -> None:
         if not self._may_go_on():
             return
         for place in places[:MARKERS_PER_TURN]:
@@ -62,15 +62,15 @@ class MarkerSender:
                 *place,
                 self._marker,
                 bumps_epoch=self.work.transaction_version >= EPOCH_BUMP_VERSION,
-                done=partial(self._told, place),
+                done=partial(self._written, place),
             )
         if len(places) > MARKERS_PER_TURN:
-            self._timers.call_soon(self._tell, places[MARKERS_PER_TURN:])
+            self._timers.call_soon(self._send, places[MARKERS_PER_TURN:])
 
-    def _told(self, place: TopicPartition, code: ErrorCode) -> None:
+    def _written(self, place: TopicPartition, code: ErrorCode) -> None:
         if code in _NEEDS_NONE or self._is_past(place, code):
-            self.untold.discard(place)
-            if not self.untold:
+            self.unwritten.discard(place)
+            if not self.unwritten:
                 self._end(True)
         elif self._may_go_on():
             self._markers.counters.markers_retried += 1
@@ -93,7 +93,7 @@ class MarkerSender:
 
     def _try_again(self) -> None:
         places, self._failed = self._failed, []
-        self._tell(places)
+        self._send(places)
 
     def _may_go_on(self) -> bool:
         if not self._goes_on():

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.handlers import fetch as handler
-from flintmq.broker.request import Request, Session
+from flintmq.broker.request import ClientSession, Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
@@ -33,11 +33,11 @@ class Client:
         self.broker = broker
         self.executor = ManualExecutor()
         self.dispatcher = Dispatcher(replace(broker.services, executor=self.executor))
-        self.session = Session(listener="PLAINTEXT", peer="test", local_host="127.0.0.1", local_port=1)
+        self.session = ClientSession(listener="PLAINTEXT", peer="test", local_host="127.0.0.1", local_port=1)
         self.answers: list[Request] = []
         self.refusals: list[str] = []
 
-    def answered(self, request: Request) -> None:
+    def send_response(self, request: Request) -> None:
         self.answers.append(request)
 
     def refuse(self, reason: str) -> None:
@@ -59,8 +59,8 @@ class Client:
 def produced(request: Request | None) -> list[tuple[int, int, int]]:
     """Partition, error and offset of every answer."""
     assert request is not None
-    assert request.pieces is not None
-    data = b"".join(piece for piece in request.pieces if isinstance(piece, bytes | bytearray))
+    assert request.response is not None
+    data = b"".join(buffer for buffer in request.response if isinstance(buffer, bytes | bytearray))
     response, _ = decode(ProduceResponse, data, PRODUCE_VERSION, 9)
     return [
         (one.index, one.error_code, one.base_offset)
@@ -71,10 +71,10 @@ def produced(request: Request | None) -> list[tuple[int, int, int]]:
 
 def fetched(request: Request | None) -> FetchResponse:
     assert request is not None
-    assert request.pieces is not None
+    assert request.response is not None
     data = b"".join(
-        bytes(piece) if isinstance(piece, bytes | bytearray | memoryview) else piece.read()
-        for piece in request.pieces
+        bytes(buffer) if isinstance(buffer, bytes | bytearray | memoryview) else buffer.read()
+        for buffer in request.response
     )
     return decode(FetchResponse, data, FETCH_VERSION, 9)[0]
 
@@ -106,7 +106,7 @@ def test_batches_that_are_opened_in_a_thread_outlive_their_frame(broker: SingleB
     client = Client(broker)
     request = client.send(to_partitions("t", {0: b"zero" * 100, 1: b"one" * 100}), PRODUCE_VERSION)
     assert request is not None
-    assert request.pieces is None
+    assert request.response is None
     assert request.barrier
     for _ in range(2):
         broker.loop.run_until_idle()
@@ -192,7 +192,7 @@ def test_an_error_without_acknowledgement_refuses_the_connection(broker: SingleB
     client = Client(broker)
     request = client.send(to_partitions("t", {0: b"x"}, 0), PRODUCE_VERSION)
     assert request is not None
-    assert (request.pieces, client.refusals) == ([], [])
+    assert (request.response, client.refusals) == ([], [])
     client.send(to_partitions("t", {7: b"x"}, 0), PRODUCE_VERSION)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in client.refusals[0]
 
@@ -215,19 +215,19 @@ def test_a_parked_fetch_leaves_nothing_behind_however_it_ends(broker: SingleBrok
         high = broker.partition("t", 1).log.high_watermark
         request = client.send(long_poll("t", {0: 0, 1: high}), FETCH_VERSION)
         assert request is not None
-        assert request.poll is not None
+        assert request.delayed is not None
         assert readers(broker, "t", 2) == [1, 1]
         if end == "append":
             client.send(to_partitions("t", {1: b"x"}), PRODUCE_VERSION)
             broker.loop.run_until_idle()
         elif end == "cancel":
-            request.poll.cancel()
+            request.delayed.cancel()
         elif end == "expire":
-            request.poll.expire()
+            request.delayed.expire()
         else:
             broker.loop.advance(30.1)
         assert readers(broker, "t", 2) == [0, 0]
-        assert request.poll is None
+        assert request.delayed is None
         assert (request in client.answers) is (end != "cancel")
         broker.loop.advance(60)
         assert client.answers.count(request) == (end != "cancel")

@@ -90,10 +90,10 @@ class World:
         """What was answered by the time the question was put; None if nothing was."""
         before = len(self.outcomes)
 
-        def answer(message: Any) -> None:
+        def respond(message: Any) -> None:
             self.outcomes.append(message.throttle_time_ms)
 
-        self.run(lambda: self.coordinator.ask(name, decide, answer=answer, fail=self.outcomes.append))
+        self.run(lambda: self.coordinator.call(name, decide, respond=respond, fail=self.outcomes.append))
         return self.outcomes[before] if len(self.outcomes) > before else None
 
     def add(self, name: str = "a", **how: int) -> Outcome | None:
@@ -147,17 +147,17 @@ def test_replies_wait_for_the_disk_where_the_topic_promises_it(broker: SingleBro
     told: list[int] = []
 
     async def put() -> list[int]:
-        world.coordinator.ask(
+        world.coordinator.call(
             "a",
             lambda machine, token: machine.add(token, "a"),
-            answer=lambda message: told.append(message.throttle_time_ms),  # type: ignore[attr-defined]
+            respond=lambda message: told.append(message.throttle_time_ms),  # type: ignore[attr-defined]
             fail=lambda code: None,
         )
         # One that only looks sees what is not safe yet, and so it waits as well.
-        world.coordinator.ask(
+        world.coordinator.call(
             "a",
             lambda machine, token: machine.look(token, "a"),
-            answer=lambda message: told.append(-message.throttle_time_ms),  # type: ignore[attr-defined]
+            respond=lambda message: told.append(-message.throttle_time_ms),  # type: ignore[attr-defined]
             fail=lambda code: None,
         )
         return list(told)

@@ -49,7 +49,7 @@ class Bench:
 
     @property
     def cleaner(self) -> LogCleaner:
-        return self.broker.services.upkeep.cleaner
+        return self.broker.services.maintenance.cleaner
 
     def append(self, key: bytes, value: bytes | None, **options: Any) -> None:
         now_ms = self.loop.clock.now_ms()

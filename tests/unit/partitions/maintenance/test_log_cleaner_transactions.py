@@ -46,7 +46,7 @@ class Bench:
 
     @property
     def cleaner(self) -> LogCleaner:
-        return self.broker.services.upkeep.cleaner
+        return self.broker.services.maintenance.cleaner
 
     def send(self, key: bytes, value: bytes, *, producer: int = -1) -> None:
         epoch, sequence = self._next.get(producer, (-1, -1))

@@ -32,7 +32,7 @@ def start() -> Iterator[Start]:
 
         yield begin
         for broker in brokers:
-            loop.run_until_complete(broker.services.upkeep.close())
+            loop.run_until_complete(broker.services.maintenance.close())
             broker.close()
 
 
@@ -49,7 +49,7 @@ def tick(broker: SingleBroker, seconds: float = 0.0) -> None:
     """The time passes, and housekeeping comes by once."""
 
     async def come_by() -> None:
-        broker.services.upkeep.tick()
+        broker.services.maintenance.tick()
 
     broker.loop.advance(seconds)
     broker.loop.run_until_complete(come_by())
@@ -108,7 +108,7 @@ def test_without_the_cleaner_nothing_is_compacted_by_itself_but_on_demand_it_is(
 
 
 def on_demand(broker: SingleBroker, action: Action) -> PartitionTask:
-    upkeep, partition = broker.services.upkeep, broker.partition("t")
+    upkeep, partition = broker.services.maintenance, broker.partition("t")
 
     async def begin() -> MaintenanceTask:
         return upkeep.start(action, "t", [partition])
@@ -148,7 +148,7 @@ def test_a_damaged_log_is_given_up_until_somebody_asks_for_it(start: Start) -> N
     log = broker.partition("t").log
     broker.disk.flip(log.segments[0].path(LOG), 65)
     tick(broker, 1)
-    cleaner = broker.services.upkeep.cleaner
+    cleaner = broker.services.maintenance.cleaner
     assert cleaner.gave_up(broker.partition("t"))
     counted = log.counters.compactions
     tick(broker, 1)
@@ -196,7 +196,7 @@ def test_a_log_that_is_written_to_while_it_is_verified_is_not_called_damaged(sta
     broker = start()
     broker.create("t", segment_bytes="300")
     append(broker, "t", 20)
-    upkeep, partition = broker.services.upkeep, broker.partition("t")
+    upkeep, partition = broker.services.maintenance, broker.partition("t")
 
     async def verify_and_write() -> None:
         task = upkeep.start(Action.VERIFY, "t", [partition])
@@ -227,7 +227,7 @@ def test_a_stop_ends_what_is_under_way(start: Start) -> None:
     broker = start()
     broker.create("t", cleanup_policy="compact", segment_bytes="300")
     append(broker, "t", 40)
-    upkeep, partition = broker.services.upkeep, broker.partition("t")
+    upkeep, partition = broker.services.maintenance, broker.partition("t")
 
     async def begin_and_stop() -> TaskState:
         task = upkeep.start(Action.COMPACT, "t", [partition])

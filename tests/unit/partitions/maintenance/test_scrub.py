@@ -59,7 +59,7 @@ def test_a_segment_that_was_compacted_between_two_pieces_is_begun_again(broker: 
     assert place.position > 0
 
     async def compact() -> TaskState:
-        task = broker.services.upkeep.start(Action.COMPACT, "t", [partition])
+        task = broker.services.maintenance.start(Action.COMPACT, "t", [partition])
         await task.over.wait()
         return task.partitions[0].state
 

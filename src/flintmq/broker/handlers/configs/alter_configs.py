@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from flintmq.broker.limits import TOPICS_PER_TURN
+from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
@@ -30,7 +30,7 @@ async def handle(request: Request, message: AlterConfigsRequest, services: Servi
     counts = Counter((wanted.resource_type, wanted.resource_name) for wanted in message.resources)
     results = []
     for at, wanted in enumerate(message.resources, 1):
-        if at % TOPICS_PER_TURN == 0:
+        if at % ITEMS_PER_TURN == 0:
             await asyncio.sleep(0)
         result = Result(
             resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None

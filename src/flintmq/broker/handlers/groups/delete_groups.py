@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_groups
+from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
@@ -17,11 +17,14 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 
 def handle(request: Request, message: DeleteGroupsRequest, services: Services) -> None:
     version, group_ids = request.version, list(dict.fromkeys(message.groups_names))
-    ask_groups(
+    call_for_each(
         request,
         services,
-        group_ids,
-        lambda groups, token, at: groups.delete_groups(token, [group_ids[at]], version),
+        services.groups,
+        len(group_ids),
+        lambda at: CoordinatorCall(
+            group_ids[at], lambda groups, token: groups.delete_groups(token, [group_ids[at]], version)
+        ),
         lambda at, code: DeleteGroupsResponse(results=[_failed(group_ids[at], code)]),
         lambda parts: DeleteGroupsResponse(results=[result for part in parts for result in part.results]),
     )

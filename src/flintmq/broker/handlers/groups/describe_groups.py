@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flintmq.broker.authorized_operations import NOT_ASKED, ON_GROUP, bits
-from flintmq.broker.coordinator_calls import ask_groups
+from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -28,11 +28,14 @@ def handle(request: Request, message: DescribeGroupsRequest, services: Services)
             group.authorized_operations = operations
         return DescribeGroupsResponse(groups=groups)
 
-    ask_groups(
+    call_for_each(
         request,
         services,
-        group_ids,
-        lambda groups, token, at: groups.describe_groups(token, [group_ids[at]], version),
+        services.groups,
+        len(group_ids),
+        lambda at: CoordinatorCall(
+            group_ids[at], lambda groups, token: groups.describe_groups(token, [group_ids[at]], version)
+        ),
         failed,
         whole,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.coordinator_calls import call_coordinator
 from flintmq.broker.request import Request
 from flintmq.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def handle(request: Request, message: HeartbeatRequest, services: Services) -> None:
     version = request.version
-    ask_group(
+    call_coordinator(
         request,
-        services,
+        services.groups,
         message.group_id,
         lambda groups, token: groups.heartbeat(token, message, version, services.clock.now_ms()),
         lambda code: HeartbeatResponse(error_code=code),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_group, client_of
+from flintmq.broker.coordinator_calls import call_coordinator
 from flintmq.broker.request import Request
+from flintmq.coordinator.groups.membership import Client
 from flintmq.coordinator.groups.responses import join_refused
 from flintmq.protocol.messages import JoinGroupRequest
 from flintmq.records.uuids import to_canonical
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 def handle(request: Request, message: JoinGroupRequest, services: Services) -> None:
     version = request.version
+    client = Client(request.client_id or "", f"/{request.session.peer_host}")
     new_member_id = to_canonical(services.random.bytes(16))
-    ask_group(
+    call_coordinator(
         request,
-        services,
+        services.groups,
         message.group_id,
         lambda groups, token: groups.join_group(
-            token, message, version, client_of(request), new_member_id, services.clock.now_ms()
+            token, message, version, client, new_member_id, services.clock.now_ms()
         ),
         lambda code: join_refused(version, message.member_id, code),
     )

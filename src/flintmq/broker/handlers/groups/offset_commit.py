@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.groups.offset_commits import commit_refused
 from flintmq.errors import ErrorCode
-from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
 _FIRST_TOPIC_IDS = 10
 
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-Answered = OffsetCommitResponse.OffsetCommitResponseTopic
+CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 
 def handle(request: Request, message: OffsetCommitRequest, services: Services) -> OffsetCommitResponse | None:
     by_id = request.version >= _FIRST_TOPIC_IDS
-    refused: list[Answered] = []
+    refused: list[CommittedTopic] = []
     message.topics = [
         known
         for topic in message.topics
@@ -34,30 +33,32 @@ def handle(request: Request, message: OffsetCommitRequest, services: Services) -
     if not message.topics and refused:
         return OffsetCommitResponse(topics=refused)
 
-    def with_refused(answer: Message) -> Message:
-        assert isinstance(answer, OffsetCommitResponse)
-        answered = {(one.name, one.topic_id): one for one in answer.topics}
+    def with_refused(response: OffsetCommitResponse) -> OffsetCommitResponse:
+        committed = {(one.name, one.topic_id): one for one in response.topics}
         for topic in refused:
-            same = answered.get((topic.name, topic.topic_id))
+            same = committed.get((topic.name, topic.topic_id))
             if same is None:
-                answer.topics.append(topic)
+                response.topics.append(topic)
             else:
                 same.partitions += topic.partitions
-        return answer
+        return response
 
     version = request.version
-    ask_group(
-        request,
-        services,
-        message.group_id,
-        lambda groups, token: groups.commit_offsets(token, message, version, services.clock.now_ms()),
-        lambda code: commit_refused(message, code),
-        with_refused,
+    delayed = DelayedResponse(request, lambda code: with_refused(commit_refused(message, code)))
+    delayed.call(
+        services.groups,
+        CoordinatorCall(
+            message.group_id,
+            lambda groups, token: groups.commit_offsets(token, message, version, services.clock.now_ms()),
+        ),
+        lambda response: delayed.send(with_refused(response)),
     )
     return None
 
 
-def _known_part(topic: Topic, refused: list[Answered], services: Services, *, by_id: bool) -> Topic | None:
+def _known_part(
+    topic: Topic, refused: list[CommittedTopic], services: Services, *, by_id: bool
+) -> Topic | None:
     """The topic with the partitions that exist, or None; the rest is added to `refused`."""
     image = services.metadata.image
     found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
@@ -66,7 +67,7 @@ def _known_part(topic: Topic, refused: list[Answered], services: Services, *, by
     missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
     if missing:
         refused.append(
-            Answered(
+            CommittedTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[

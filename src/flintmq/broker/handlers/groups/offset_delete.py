@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_group
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
-from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-Answered = OffsetDeleteResponse.OffsetDeleteResponseTopic
+DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
 def handle(request: Request, message: OffsetDeleteRequest, services: Services) -> None:
     image = services.metadata.image
     unknown = [
-        Answered(
+        DeletedTopic(
             name=topic.name,
             partitions=[
                 OffsetDeleteResponse.OffsetDeleteResponsePartition(
@@ -33,18 +32,17 @@ def handle(request: Request, message: OffsetDeleteRequest, services: Services) -
     ]
     message.topics = [topic for topic in message.topics if topic.name in image.topics]
 
-    def with_unknown(answer: Message) -> Message:
-        assert isinstance(answer, OffsetDeleteResponse)
-        if not answer.error_code:
-            answer.topics += unknown
-        return answer
+    def send_with_unknown(response: OffsetDeleteResponse) -> None:
+        if not response.error_code:
+            response.topics += unknown
+        delayed.send(response)
 
     version = request.version
-    ask_group(
-        request,
-        services,
-        message.group_id,
-        lambda groups, token: groups.delete_offsets(token, message, version),
-        lambda code: OffsetDeleteResponse(error_code=code),
-        with_unknown,
+    delayed = DelayedResponse(request, lambda code: OffsetDeleteResponse(error_code=code))
+    delayed.call(
+        services.groups,
+        CoordinatorCall(
+            message.group_id, lambda groups, token: groups.delete_offsets(token, message, version)
+        ),
+        send_with_unknown,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.coordinator_calls import ask_groups
+from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
 from flintmq.coordinator.groups.offset_commits import NO_OFFSET, fetch_reply, fetched_groups
 from flintmq.errors import ErrorCode
@@ -46,12 +46,16 @@ def handle(request: Request, message: OffsetFetchRequest, services: Services) ->
                 group.topics += unknown[at]
         return OffsetFetchResponse(groups=groups)
 
-    ask_groups(
+    call_for_each(
         request,
         services,
-        [group.group_id for group in asked],
-        lambda groups, token, at: groups.fetch_offsets(
-            token, asked[at], version, require_stable=message.require_stable
+        services.groups,
+        len(asked),
+        lambda at: CoordinatorCall(
+            asked[at].group_id,
+            lambda groups, token: groups.fetch_offsets(
+                token, asked[at], version, require_stable=message.require_stable
+            ),
         ),
         failed,
         whole,

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.protocol.messages import AbortTransactionRequest, AbortTransactionResponse, EndTxnResponse
+from flintmq.broker.responses import cut
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import AbortTransactionRequest, AbortTransactionResponse
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -25,19 +27,27 @@ _REASONS = {
 }
 
 
-async def handle(
-    request: Request, message: AbortTransactionRequest, services: Services
-) -> AbortTransactionResponse:
+def handle(request: Request, message: AbortTransactionRequest, services: Services) -> None:
     name = message.transactional_id
-    new_producer_id = await services.transactions.new_producer_id(name)
-    answer = await services.transactions.answer_to(
-        name,
-        lambda machine, token: machine.abort(
-            token, name, new_producer_id=new_producer_id, now_ms=services.clock.now_ms()
-        ),
-    )
-    assert isinstance(answer, EndTxnResponse)
-    code = ErrorCode(answer.error_code)
-    if code is not ErrorCode.NONE:
-        raise RequestError(code, _REASONS.get(code, "").format(name))
-    return AbortTransactionResponse()
+    response = DelayedResponse(request, lambda code: _abort_response(code, name))
+
+    def abort(new_producer_id: int) -> None:
+        response.call(
+            services.transactions,
+            CoordinatorCall(
+                name,
+                lambda machine, token: machine.abort(
+                    token, name, new_producer_id=new_producer_id, now_ms=services.clock.now_ms()
+                ),
+            ),
+            lambda ended: response.send(_abort_response(ErrorCode(ended.error_code), name)),
+        )
+
+    services.transactions.with_producer_id(name, abort, response.fail)
+
+
+def _abort_response(code: ErrorCode, transactional_id: str) -> AbortTransactionResponse:
+    if code is ErrorCode.NONE:
+        return AbortTransactionResponse()
+    reason = _REASONS.get(code, code.name).format(transactional_id)
+    return AbortTransactionResponse(error_code=code, error_message=cut(reason))

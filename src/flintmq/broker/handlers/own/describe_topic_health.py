@@ -36,7 +36,7 @@ def handle(
 
 def _health(partition: Partition, services: Services) -> Health | None:
     log = partition.log
-    uncleanable = services.upkeep.cleaner.uncleanable.get(partition.topic_id, {}).get(partition.index)
+    uncleanable = services.maintenance.cleaner.uncleanable.get(partition.topic_id, {}).get(partition.index)
     if log.offline is None and uncleanable is None and not log.corrupt:
         return None
     damaged = joined(log.corrupt)

@@ -32,7 +32,7 @@ _PARTITIONS_PER_TURN = 500
 def handle(
     request: Request, message: DescribeTopicTaskRequest, services: Services
 ) -> DescribeTopicTaskResponse | Awaitable[DescribeTopicTaskResponse]:
-    task = services.upkeep.find(message.task_id)
+    task = services.maintenance.find(message.task_id)
     if task is None:
         raise RequestError(
             ErrorCode.RESOURCE_NOT_FOUND,

@@ -28,7 +28,7 @@ def handle(request: Request, message: MaintainTopicRequest, services: Services) 
         raise RequestError(ErrorCode.INVALID_REQUEST, f"There is no action {message.action}.") from None
     partitions = _partitions(message, services)
     _check_policy(action, message.name, services)
-    task = services.upkeep.start(action, message.name, partitions)
+    task = services.maintenance.start(action, message.name, partitions)
     return MaintainTopicResponse(task_id=task.id)
 
 

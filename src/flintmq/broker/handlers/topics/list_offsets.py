@@ -139,9 +139,11 @@ async def _look_up(
         visible_end = _visible_end(log, isolation)
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = await services.lookups.run(services.executor, offset_of_max_timestamp, log)
+                found = await services.timestamp_lookups.run(services.executor, offset_of_max_timestamp, log)
             else:
-                found = await services.lookups.run(services.executor, offset_for_time, log, timestamp)
+                found = await services.timestamp_lookups.run(
+                    services.executor, offset_for_time, log, timestamp
+                )
         except (FlintError, OSError) as error:
             answer.error_code = error_code_of(error)
             continue

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.responses import offsets_response
-from flintmq.errors import FlintError, error_code_of
-from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddOffsetsToTxnRequest
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 
-async def handle(request: Request, message: AddOffsetsToTxnRequest, services: Services) -> Message:
-    try:
-        await services.groups.make_topic()
+def handle(request: Request, message: AddOffsetsToTxnRequest, services: Services) -> None:
+    version = request.version
+    response = DelayedResponse(request, lambda code: offsets_response(code, version))
+
+    def add() -> None:
         offsets_partition = services.groups.index_of(message.group_id)
-        return await services.transactions.answer_to(
-            message.transactional_id,
-            lambda machine, token: machine.add_offsets(
-                token,
-                message,
-                request.version,
-                offsets_partition=offsets_partition,
-                now_ms=services.clock.now_ms(),
+        response.call(
+            services.transactions,
+            CoordinatorCall(
+                message.transactional_id,
+                lambda machine, token: machine.add_offsets(
+                    token,
+                    message,
+                    version,
+                    offsets_partition=offsets_partition,
+                    now_ms=services.clock.now_ms(),
+                ),
             ),
         )
-    except FlintError as error:
-        return offsets_response(error_code_of(error), request.version)
+
+    services.groups.with_topic(add, response.fail)

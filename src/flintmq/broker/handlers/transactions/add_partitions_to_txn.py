@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.limits import gather_in_turns
+from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
+from flintmq.coordinator.transactions.machine import TransactionMachine
 from flintmq.coordinator.transactions.responses import (
-    AddedTransaction,
     added_response,
     joined,
     partitions_of,
     transactions_of,
 )
 from flintmq.coordinator.transactions.transaction import TopicPartition
-from flintmq.errors import ErrorCode, RequestError
+from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 if TYPE_CHECKING:
@@ -28,40 +28,37 @@ if TYPE_CHECKING:
 _FIRST_SEVERAL = 4
 
 
-async def handle(
-    request: Request, message: AddPartitionsToTxnRequest, services: Services
-) -> AddPartitionsToTxnResponse:
-    transactions = transactions_of(message, request.version)
-    if request.version < _FIRST_SEVERAL:
-        return await _add(request, transactions[0], services)
-    return joined(await gather_in_turns(_add(request, one, services) for one in transactions))
+def handle(request: Request, message: AddPartitionsToTxnRequest, services: Services) -> None:
+    version = request.version
+    transactions = transactions_of(message, version)
 
-
-async def _add(
-    request: Request, transaction: AddedTransaction, services: Services
-) -> AddPartitionsToTxnResponse:
-    places = partitions_of(transaction)
-    refused = {place: code for place in places if (code := _refusal(request, place, services))}
-    if refused:
-        codes = {place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
-        return added_response(transaction.transactional_id, codes, request.version)
-    try:
-        answer = await services.transactions.answer_to(
+    def add(at: int) -> CoordinatorCall[TransactionMachine] | AddPartitionsToTxnResponse:
+        transaction = transactions[at]
+        partitions = partitions_of(transaction)
+        refused = {one: code for one in partitions if (code := _refusal(request, one, services))}
+        if refused:
+            codes = {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
+            return added_response(transaction.transactional_id, codes, version)
+        return CoordinatorCall(
             transaction.transactional_id,
             lambda machine, token: machine.add_partitions(
-                token, transaction, request.version, services.clock.now_ms()
+                token, transaction, version, services.clock.now_ms()
             ),
         )
-    except RequestError as error:
-        codes = dict.fromkeys(places, error.code)
-        return added_response(transaction.transactional_id, codes, request.version)
-    assert isinstance(answer, AddPartitionsToTxnResponse)
-    return answer
+
+    def failed(at: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
+        codes = dict.fromkeys(partitions_of(transactions[at]), code)
+        return added_response(transactions[at].transactional_id, codes, version)
+
+    def join(parts: list[AddPartitionsToTxnResponse]) -> AddPartitionsToTxnResponse:
+        return joined(parts) if version >= _FIRST_SEVERAL else parts[0]
+
+    call_for_each(request, services, services.transactions, len(transactions), add, failed, join)
 
 
-def _refusal(request: Request, place: TopicPartition, services: Services) -> ErrorCode:
-    """Why a partition cannot take part; NONE if it can."""
-    partition = services.partitions.get(*place)
+def _refusal(request: Request, partition_name: TopicPartition, services: Services) -> ErrorCode:
+    """Return why a partition cannot take part; NONE if it can."""
+    partition = services.partitions.get(*partition_name)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.is_internal and request.version < _FIRST_SEVERAL:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.responses import end_response
-from flintmq.errors import FlintError, error_code_of
-from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import EndTxnRequest
 from flintmq.records.batch import NO_PRODUCER_ID
 
@@ -17,21 +16,26 @@ if TYPE_CHECKING:
 _FIRST_BUMP = 5
 
 
-async def handle(request: Request, message: EndTxnRequest, services: Services) -> Message:
-    transactions, name = services.transactions, message.transactional_id
-    try:
-        new_producer_id = NO_PRODUCER_ID
-        if request.version >= _FIRST_BUMP:
-            new_producer_id = await transactions.new_producer_id(name)
-        return await transactions.answer_to(
-            name,
-            lambda machine, token: machine.end(
-                token,
-                message,
-                request.version,
-                new_producer_id=new_producer_id,
-                now_ms=services.clock.now_ms(),
+def handle(request: Request, message: EndTxnRequest, services: Services) -> None:
+    version, name = request.version, message.transactional_id
+    response = DelayedResponse(request, lambda code: end_response(code, version))
+
+    def end(new_producer_id: int) -> None:
+        response.call(
+            services.transactions,
+            CoordinatorCall(
+                name,
+                lambda machine, token: machine.end(
+                    token,
+                    message,
+                    version,
+                    new_producer_id=new_producer_id,
+                    now_ms=services.clock.now_ms(),
+                ),
             ),
         )
-    except FlintError as error:
-        return end_response(error_code_of(error), request.version)
+
+    if version >= _FIRST_BUMP:
+        services.transactions.with_producer_id(name, end, response.fail)
+    else:
+        end(NO_PRODUCER_ID)

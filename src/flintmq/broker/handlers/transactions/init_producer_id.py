@@ -7,8 +7,10 @@ which all others who use it are fenced; what they left open is aborted first.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.responses import init_response
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
@@ -18,16 +20,23 @@ from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-# How long one is kept waiting for the end of what was open, before it is told to come again.
+# How long the request waits for the end of a decided transaction before the client has to retry.
 _WAIT_S = 1.0
 
 
-async def handle(
+def handle(
+    request: Request, message: InitProducerIdRequest, services: Services
+) -> Awaitable[InitProducerIdResponse] | None:
+    if message.transactional_id is None:
+        return _init_idempotent(request, message, services)
+    _init_transactional(request, message, message.transactional_id, services)
+    return None
+
+
+async def _init_idempotent(
     request: Request, message: InitProducerIdRequest, services: Services
 ) -> InitProducerIdResponse:
     try:
-        if message.transactional_id is not None:
-            return await _of_transactions(request, message, message.transactional_id, services)
         if (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_EPOCH):
             raise RequestError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch come together.")
         return InitProducerIdResponse(producer_id=await services.producer_ids.take(), producer_epoch=0)
@@ -35,29 +44,36 @@ async def handle(
         return init_response(error_code_of(error), request.version)
 
 
-async def _of_transactions(
+def _init_transactional(
     request: Request, message: InitProducerIdRequest, transactional_id: str, services: Services
-) -> InitProducerIdResponse:
-    response = await _ask(request, message, transactional_id, services)
-    if response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-        await services.transactions.completed(transactional_id, _WAIT_S)
-        response = await _ask(request, message, transactional_id, services)
-    return response
+) -> None:
+    transactions, version = services.transactions, request.version
+    response = DelayedResponse(request, lambda code: init_response(code, version))
 
+    def init(respond: Callable[[InitProducerIdResponse], object]) -> None:
+        transactions.with_producer_id(
+            transactional_id,
+            lambda new_producer_id: response.call(
+                transactions,
+                CoordinatorCall(
+                    transactional_id,
+                    lambda machine, token: machine.init_producer_id(
+                        token,
+                        message,
+                        version,
+                        new_producer_id=new_producer_id,
+                        now_ms=services.clock.now_ms(),
+                    ),
+                ),
+                respond,
+            ),
+            response.fail,
+        )
 
-async def _ask(
-    request: Request, message: InitProducerIdRequest, transactional_id: str, services: Services
-) -> InitProducerIdResponse:
-    new_producer_id = await services.transactions.new_producer_id(transactional_id)
-    response = await services.transactions.answer_to(
-        transactional_id,
-        lambda machine, token: machine.init_producer_id(
-            token,
-            message,
-            request.version,
-            new_producer_id=new_producer_id,
-            now_ms=services.clock.now_ms(),
-        ),
-    )
-    assert isinstance(response, InitProducerIdResponse)
-    return response
+    def send_or_retry(first: InitProducerIdResponse) -> None:
+        if first.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            transactions.when_complete(transactional_id, _WAIT_S, lambda: init(response.send))
+        else:
+            response.send(first)
+
+    init(send_or_retry)

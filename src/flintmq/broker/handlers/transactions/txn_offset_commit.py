@@ -6,14 +6,14 @@ must have been added already. Until the marker comes the offsets are pending (KI
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
-from flintmq.broker.transaction_verification import admission_code
+from flintmq.broker.transaction_verification import verification_error
 from flintmq.coordinator.groups.offset_commits import transactional_commit_refused
-from flintmq.coordinator.transactions.transaction import TopicPartition
-from flintmq.errors import ErrorCode, RequestError
-from flintmq.protocol.codegen.structures import Message
+from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
@@ -23,51 +23,84 @@ _FIRST_ADDING = 5
 _FIRST_ABORTABLE = 4
 _WAIT_S = 0.1
 
-Answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+CommittedTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 
-async def handle(request: Request, message: TxnOffsetCommitRequest, services: Services) -> Message:
+def handle(
+    request: Request, message: TxnOffsetCommitRequest, services: Services
+) -> TxnOffsetCommitResponse | None:
     refused = _take_unknown(message, services)
     if not message.topics and refused:
         return TxnOffsetCommitResponse(topics=refused)
-    try:
-        await services.groups.make_topic()
-        place = services.groups.topic, services.groups.index_of(message.group_id)
-        code = await _admit(request, message, services, place)
-        if code is not ErrorCode.NONE:
-            raise RequestError(code)
-        answer = await services.groups.answer_to(
-            message.group_id,
-            lambda groups, token: groups.commit_offsets_in_transaction(
-                token, message, request.version, services.clock.now_ms()
+
+    def with_refused(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+        response.topics += refused
+        return response
+
+    response = DelayedResponse(
+        request, lambda code: with_refused(transactional_commit_refused(message, code))
+    )
+
+    def commit() -> None:
+        response.call(
+            services.groups,
+            CoordinatorCall(
+                message.group_id,
+                lambda groups, token: groups.commit_offsets_in_transaction(
+                    token, message, request.version, services.clock.now_ms()
+                ),
             ),
+            lambda committed: response.send(with_refused(committed)),
         )
-        assert isinstance(answer, TxnOffsetCommitResponse)
-    except RequestError as error:
-        answer = transactional_commit_refused(message, error.code)
-    answer.topics += refused
-    return answer
+
+    services.groups.with_topic(
+        lambda: _verify(request, message, services, commit, response.fail), response.fail
+    )
+    return None
 
 
-async def _admit(
-    request: Request, message: TxnOffsetCommitRequest, services: Services, place: TopicPartition
-) -> ErrorCode:
-    transactions = services.transactions
+def _verify(
+    request: Request,
+    message: TxnOffsetCommitRequest,
+    services: Services,
+    commit: Callable[[], object],
+    fail: Callable[[ErrorCode], object],
+) -> None:
+    """Call `commit` if the group's offsets take part in the transaction, from version 5 on after adding them."""
+    transactions, version = services.transactions, request.version
     name, producer = message.transactional_id, (message.producer_id, message.producer_epoch)
-    adds = request.version >= _FIRST_ADDING
-    code = (await transactions.admit(name, *producer, [place], adds=adds))[place]
-    if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-        await transactions.completed(name, _WAIT_S)
-        code = (await transactions.admit(name, *producer, [place], adds=adds))[place]
-    if code is ErrorCode.NONE and not transactions.takes_part(name, *producer, place):
-        code = ErrorCode.INVALID_TXN_STATE
-    code = admission_code(code, knows_abortable=request.version >= _FIRST_ABORTABLE)
-    # Retried by every client that commits offsets, which the code of producers is not.
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_ENOUGH_REPLICAS else code
+    partition = services.groups.topic, services.groups.index_of(message.group_id)
+
+    def add_or_verify(then: Callable[[ErrorCode], object]) -> None:
+        transactions.add_or_verify(
+            name,
+            *producer,
+            [partition],
+            adds=version >= _FIRST_ADDING,
+            done=lambda codes: then(codes[partition]),
+        )
+
+    def finish_or_retry(code: ErrorCode) -> None:
+        if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            transactions.when_complete(name, _WAIT_S, lambda: add_or_verify(finish))
+        else:
+            finish(code)
+
+    def finish(code: ErrorCode) -> None:
+        if code is ErrorCode.NONE and not transactions.takes_part(name, *producer, partition):
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is ErrorCode.NONE:
+            commit()
+            return
+        code = verification_error(code, knows_abortable=version >= _FIRST_ABORTABLE)
+        # Clients that commit offsets retry this one; they do not retry the code that producers get.
+        fail(ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_ENOUGH_REPLICAS else code)
+
+    add_or_verify(finish_or_retry)
 
 
-def _take_unknown(message: TxnOffsetCommitRequest, services: Services) -> list[Answered]:
-    """The partitions that do not exist, taken out of the request."""
+def _take_unknown(message: TxnOffsetCommitRequest, services: Services) -> list[CommittedTopic]:
+    """Take the partitions that do not exist out of the request, and return their part of the response."""
     refused = []
     for topic in message.topics:
         # Each once, and looked up by its hash: a request may name a hundred thousand.
@@ -79,7 +112,7 @@ def _take_unknown(message: TxnOffsetCommitRequest, services: Services) -> list[A
         if unknown:
             topic.partitions = [one for one in topic.partitions if one.partition_index not in unknown]
             refused.append(
-                Answered(
+                CommittedTopic(
                     name=topic.name,
                     partitions=[
                         TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(

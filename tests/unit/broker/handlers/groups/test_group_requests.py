@@ -505,12 +505,12 @@ class Waiting:
     @property
     def is_answered(self) -> bool:
         assert self.request is not None
-        return self.request.pieces is not None
+        return self.request.response is not None
 
     @property
     def polls(self) -> Any:
         assert self.request is not None
-        return self.request.poll
+        return self.request.delayed
 
 
 @pytest.fixture
@@ -544,8 +544,10 @@ def test_a_broker_that_stops_sends_waiting_members_elsewhere(waiting: tuple[Sing
     parked.polls.expire()
     assert parked.is_answered
     assert parked.request is not None
-    assert parked.request.pieces is not None
-    answer = b"".join(bytes(piece) for piece in parked.request.pieces if isinstance(piece, bytes | bytearray))
+    assert parked.request.response is not None
+    answer = b"".join(
+        bytes(buffer) for buffer in parked.request.response if isinstance(buffer, bytes | bytearray)
+    )
     # Size, correlation id, throttle time (from version 2 on), error code.
     assert int.from_bytes(answer[12:14], "big") == ErrorCode.NOT_COORDINATOR
     broker.loop.run_until_complete(asyncio.sleep(3.1))

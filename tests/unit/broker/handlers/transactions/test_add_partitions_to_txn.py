@@ -272,7 +272,7 @@ def test_a_batch_that_is_still_being_recompressed_when_its_transaction_ends_is_n
 
     async def race() -> tuple[ErrorCode, ErrorCode]:
         # While somebody has the lane no batch is opened.
-        async with broker.services.opening:
+        async with broker.services.batch_validation:
             request = produce_of(broker, {("t", 0): batch}, 12)
             late = asyncio.ensure_future(broker.exchange(request, ProduceResponse, 12))
             # In virtual time: whatever can happen by itself has happened then.

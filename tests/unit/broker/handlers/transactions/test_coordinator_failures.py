@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.broker.limits import TOPICS_PER_TURN
+from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.coordinator.transactions import marker_sender
 from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.coordinator.transactions.transaction import Transaction
@@ -120,15 +120,15 @@ def test_an_operators_markers_leave_others_their_turn_and_come_once_to_each_part
         producer_id=8,
         topics=[
             WriteTxnMarkersRequest.WritableTxnMarkerTopic(
-                name="t", partition_indexes=[0, 0, *range(3 * TOPICS_PER_TURN)]
+                name="t", partition_indexes=[0, 0, *range(3 * ITEMS_PER_TURN)]
             )
         ],
     )
     request = WriteTxnMarkersRequest(markers=[wanted])
     (result,) = client.broker.ask(request, WriteTxnMarkersResponse, 1).markers
-    assert turns.end() == [TOPICS_PER_TURN] * 3
+    assert turns.end() == [ITEMS_PER_TURN] * 3
     codes = [ErrorCode(one.error_code) for one in result.topics[0].partitions]
-    assert codes == [NONE] * COUNT + [UNKNOWN] * (3 * TOPICS_PER_TURN - COUNT)
+    assert codes == [NONE] * COUNT + [UNKNOWN] * (3 * ITEMS_PER_TURN - COUNT)
     assert stable(client.broker, "t") == (1, 1)
 
 
@@ -136,18 +136,18 @@ def test_a_description_of_many_ids_leaves_others_their_turn(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, coordinator = Turns(client.broker), client.broker.transactions
-    answer_to = coordinator.answer_to
+    call = coordinator.call
 
-    def noted(*args: object) -> object:
+    def noted(*args: object, **kwargs: object) -> object:
         turns.note()
-        return answer_to(*args)  # type: ignore[arg-type]
+        return call(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(coordinator, "answer_to", noted)
-    names = [client.id, *map(str, range(3 * TOPICS_PER_TURN - 1))]
+    monkeypatch.setattr(coordinator, "call", noted)
+    names = [client.id, *map(str, range(3 * ITEMS_PER_TURN - 1))]
     request = DescribeTransactionsRequest(transactional_ids=names)
     answer = client.broker.ask(request, DescribeTransactionsResponse, 0)
     assert [state.transactional_id for state in answer.transaction_states] == names
-    assert turns.end() == [TOPICS_PER_TURN] * 3
+    assert turns.end() == [ITEMS_PER_TURN] * 3
 
 
 def test_offsets_of_very_many_partitions_that_are_not_there_are_refused_in_no_time(
@@ -213,10 +213,10 @@ def test_markers_that_wait_when_the_broker_stops_wait_for_its_next_start(
     client.produce("t", b"a")
 
     async def end_and_stop() -> None:
-        broker.transactions.ask(
+        broker.transactions.call(
             client.id,
             lambda machine, token: machine.abort(token, client.id, now_ms=broker.loop.clock.now_ms()),
-            answer=lambda _: None,
+            respond=lambda _: None,
             fail=lambda _: None,
         )
         assert broker.transactions.markers_waiting == 1
