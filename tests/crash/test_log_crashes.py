@@ -16,10 +16,10 @@ import flintmq.storage.recovery.segment_scan
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import BatchHeader
 from flintmq.settings import TopicConfig
-from flintmq.storage.durability.flush import Flush, Sealed
+from flintmq.storage.durability.flush import Flush, SealedSegment
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.producer_state import ProducerBatch, ProducerState
-from flintmq.storage.recovery.log_loader import _Opening
+from flintmq.storage.recovery.log_loader import LogLoader
 from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
 from support.log.log_world import explore
 
@@ -91,7 +91,7 @@ def _acknowledged_before_the_fsync(patch: pytest.MonkeyPatch) -> None:
 
 
 def _served_after_a_kill_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Opening, "_make_durable", lambda self: None)
+    patch.setattr(LogLoader, "make_durable", lambda self, log: None)
 
 
 def _starts_of_logs_are_not_kept(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def _lines_outlive_their_topic(patch: pytest.MonkeyPatch) -> None:
 def _sealed_segments_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     sync = Flush._sync_sealed
 
-    def careless(self: Flush, sealed: Sealed) -> None:
+    def careless(self: Flush, sealed: SealedSegment) -> None:
         with patch.context() as inner:
             inner.setattr(SimulatedFile, "sync", lambda self: None)
             sync(self, sealed)

@@ -180,8 +180,8 @@ def test_a_snapshot_is_durable_however_many_segments_are_rolled_while_it_is_sync
         newest = flush.snapshot_offset
         flush.run()
         log.flushed(flush, 0)
-        assert log.durable_snapshot == newest > 0
-        assert len(log.snapshots) <= 5
+        assert log.snapshots.durable_offset == newest > 0
+        assert len(log.snapshots.offsets) <= 5
     life.end()
 
 
@@ -275,7 +275,7 @@ def test_the_start_of_a_topic_made_again_is_durable_while_the_old_ones_is_writte
 def _orphans(life: LogLife) -> list[str]:
     """Files of segments that are no longer of the log."""
     mine = {segment.base_offset for segment in life.log.segments}
-    names = life.disk.list(life.log.folder)
+    names = life.disk.list(life.log.directory)
     return [name for name in names if name.endswith(".log") and int(name[:20]) not in mine]
 
 

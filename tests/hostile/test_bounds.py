@@ -30,12 +30,11 @@ from flintmq.records.record import (
 from flintmq.server.inbound import FrameBuffer
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound_budget import OutboundBudget
-from flintmq.storage import producer_state
 from flintmq.storage.durability.disk_reserve import RESERVE_FILE, DiskReserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
 from flintmq.storage.producer_state import ProducerState
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedRandom
-from support.log.log_bench import FOLDER, Bench
+from support.log.log_bench import DIRECTORY, Bench
 from support.wire.batches import produced
 from support.wire.wire import batch_of
 
@@ -288,9 +287,8 @@ def test_a_producer_is_told_of_so_many_records_at_fault() -> None:
     assert error.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
-    known = ProducerState()
+def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago() -> None:
+    known = ProducerState(producers_max=3)
 
     def write(producer_id: int, sequence: int = 0) -> None:
         header = read_header(
@@ -307,9 +305,8 @@ def test_producers_beyond_the_bound_push_out_who_wrote_longest_ago(monkeypatch: 
     assert [one.producer_id for one in ProducerState.decode(known.encode())] == [3, 1, 4]
 
 
-def test_a_producer_with_an_open_transaction_is_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 2)
-    known = ProducerState()
+def test_a_producer_with_an_open_transaction_is_not_pushed_out() -> None:
+    known = ProducerState(producers_max=2)
     for producer_id, txn in ((1, True), (2, False), (3, False)):
         header = read_header(
             produced(b"x", producer_id=producer_id, epoch=0, sequence=0, is_transactional=txn)
@@ -356,6 +353,6 @@ def test_without_a_descriptor_a_log_refuses_and_stays_in_service(monkeypatch: py
         patched.setattr(bench.disk, "open", none_left)
         with pytest.raises(NoSpace):
             flush.run()
-    assert not bench.disk.exists(f"{FOLDER}/{FLUSH_FAILED}")
+    assert not bench.disk.exists(f"{DIRECTORY}/{FLUSH_FAILED}")
     flush.run()
     assert (bench.log.offline, bench.log.end_offset) == (None, 4)

@@ -23,7 +23,7 @@ from flintmq.protocol.messages import (
 from flintmq.records.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
 from flintmq.records.compression import Codec
 from flintmq.records.record import FAULTS_TOLD_MAX, append_varint
-from flintmq.storage.producer_state import PRODUCERS_MAX
+from flintmq.storage.limits import LOG_LIMITS
 from support.broker.broker_process import BrokerProcess
 from support.broker.hostile import watched
 from support.wire.wire import TIMESTAMP, Wire, batch_of, fetch_request, produce_request, values_of
@@ -301,7 +301,7 @@ def check_producers_are_bounded(broker: BrokerProcess, count: int) -> None:
             0,
         )
         assert isinstance(response, DescribeProducersResponse)
-        assert len(response.topics[0].partitions[0].active_producers) == PRODUCERS_MAX
+        assert len(response.topics[0].partitions[0].active_producers) == LOG_LIMITS.producers_max
         # The last ones are known, the first are not: to write again is to begin afresh.
         retry = batch_of(b"x", producer_id=count - 1, producer_epoch=0, base_sequence=0)
         assert wire.produce(topic, retry).base_offset == count
@@ -309,7 +309,7 @@ def check_producers_are_bounded(broker: BrokerProcess, count: int) -> None:
 
 
 def test_producers_beyond_the_bound_push_out_the_longest_idle(own_broker: BrokerProcess) -> None:
-    check_producers_are_bounded(own_broker, PRODUCERS_MAX + 5000)
+    check_producers_are_bounded(own_broker, LOG_LIMITS.producers_max + 5000)
 
 
 @pytest.mark.long

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.records.batch import read_header
-from flintmq.storage.log import Isolation
+from flintmq.storage import reader
+from flintmq.storage.segment import segment_index
 from flintmq.storage.timestamp_lookup import offset_for_time
+from flintmq.storage.visibility import Isolation
 from support.log.log_bench import NOW_MS, Bench
 from support.wire.batches import produced
 
@@ -62,7 +64,7 @@ def test_a_read_is_the_bytes_that_were_written_from_the_batch_that_holds_the_off
     isolation = data.draw(st.sampled_from(Isolation))
     end = log.end_offset if isolation is Isolation.LOG_END else log.high_watermark
     first = next((n for n, header in enumerate(headers) if header.last_offset >= offset), len(headers))
-    part = log.read(offset, max_bytes, isolation, at_least_one=True)
+    part = reader.read(log, offset, max_bytes, isolation, at_least_one=True)
     if offset >= end:
         assert part is None
         return
@@ -71,7 +73,7 @@ def test_a_read_is_the_bytes_that_were_written_from_the_batch_that_holds_the_off
     skipped = sum(len(batch) for batch in written[:first])
     found = part.read()
     assert expected[skipped:].startswith(found)
-    segment = log.segments[log.segment_index(offset)]
+    segment = log.segments[segment_index(log.segments, offset)]
     rest = segment.size - part.position
     visible = len(expected) - skipped
     assert len(found) == min(rest, visible, max(max_bytes, len(written[first])))

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from flintmq.errors import CorruptionError
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
+from flintmq.storage import reader
 from flintmq.storage.compaction.transactions import CleanedTransactions
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
 from flintmq.storage.producer_state import ProducerState
-from flintmq.storage.recovery.log_loader import _Opening
+from flintmq.storage.recovery.log_loader import LogLoader
 from flintmq.storage.segment import SNAPSHOT, file_name
+from flintmq.storage.visibility import Isolation
 from support.log.committed import fetch
 from support.log.log_bench import contents
 from support.log.log_life import LogLife
@@ -71,7 +73,7 @@ def test_a_transaction_that_ended_among_deleted_records_is_not_open_again() -> N
     """An older snapshot has it as open, if the one after it is lost."""
     life = _life_with_a_transaction_over_two_segments(seed=0)
     life.delete_records(0.75, wait=True)
-    life.disk.remove(f"{life.log.folder}/{file_name(life.log.active.base_offset, SNAPSHOT)}")
+    life.disk.remove(f"{life.log.directory}/{file_name(life.log.active.base_offset, SNAPSHOT)}")
     life.crash(power=False)
     assert life.log.start_offset < life.log.last_stable_offset == life.log.high_watermark
     life.end()
@@ -165,31 +167,31 @@ def test_every_fetch_gives_what_is_committed_of_its_range_and_no_more(
 def _markers_count_before_they_are_safe(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: Log) -> int:
         unstable = self.producers.first_unstable_offset
-        stable = self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+        stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
         return max(stable, self.start_offset)
 
     patch.setattr(Log, "last_stable_offset", property(hasty))
 
 
 def _readers_see_open_transactions(patch: pytest.MonkeyPatch) -> None:
-    bound = Log._bound
+    bound = reader._bound
 
-    def careless(self: Log, isolation: Isolation) -> int:
+    def careless(log: Log, isolation: Isolation) -> int:
         committed_only = isolation is Isolation.READ_COMMITTED
-        return bound(self, Isolation.READ_UNCOMMITTED if committed_only else isolation)
+        return bound(log, Isolation.READ_UNCOMMITTED if committed_only else isolation)
 
-    patch.setattr(Log, "_bound", careless)
+    patch.setattr(reader, "_bound", careless)
 
 
 def _aborted_transactions_are_not_found_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Opening, "_note_scanned", lambda self, segment, found: None)
+    patch.setattr(LogLoader, "_note_scanned", lambda self, segment, found: None)
 
 
 def _snapshots_forget_open_transactions(patch: pytest.MonkeyPatch) -> None:
     decode = ProducerState.decode
 
-    def forgetful(data: bytes) -> ProducerState:
-        producers = decode(data)
+    def forgetful(data: bytes, *, producers_max: int) -> ProducerState:
+        producers = decode(data, producers_max=producers_max)
         producers._open.clear()
         return producers
 

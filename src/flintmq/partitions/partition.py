@@ -92,7 +92,7 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         """Take a new configuration; what was written stays as it is."""
-        self.log.config = config
+        self.log.configure(config)
         self._durable = config.flush_messages == 1
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         # How far the timestamps of producers may be from now.

@@ -39,14 +39,14 @@ async def delete_records(
     for partition, start in wanted:
         partition.log.advance_start(start)
     # ORDER: only what lies below a start that is written now; more may come meanwhile.
-    doomed = [(partition.log, list(partition.log.doomed)) for partition, _ in wanted]
+    pending = [(partition.log, list(partition.log.pending_delete)) for partition, _ in wanted]
     await executor.run(folder.checkpoint_starts)
     failure: OSError | None = None
-    for log, segments in doomed:
+    for log, segments in pending:
         if segments:
             try:
                 await executor.run(log.remove_files, segments)
-                log.forget(segments)
+                log.forget_deleted(segments)
             except OSError as error:
                 failure = error
     if failure is not None:

@@ -1,17 +1,17 @@
-"""The data folder: every log of this broker, its checkpoints, and the promise left by a clean stop.
+"""The data directory: every log of this broker, its checkpoints, and the promise left by a clean stop.
 
-format                                what wrote the folder, checked before anything is touched
+format                                what wrote the directory, checked before anything is touched
 clean-shutdown                        there after an orderly stop: where each log ended
 recovery-point-offset-checkpoint      up to where each log was surely synced
 log-start-offset-checkpoint           what DeleteRecords and retention took away
 cleaner-offset-checkpoint             up to where each log is compacted
 reserve                               nothing: room for the above when the disk is full
-topic-0/ …                            one folder for each partition
+topic-0/ …                            one directory for each partition
 topic-0.<id>-delete/                  deleted, and removed in the background
 topic-0.<id>-stray/                   a partition that the metadata does not know: kept, not served
 
-Invariant: a line of a checkpoint speaks of the folder of that name as long as its `partition.metadata` has the
-topic's id, and no line outlives its folder into the life of another topic with the same name.
+Invariant: a line of a checkpoint speaks of the directory of that name as long as its `partition.metadata` has the
+topic's id, and no line outlives its directory into the life of another topic with the same name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.durability.disk_reserve import DiskReserve
 from flintmq.storage.durability.flush import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
 from flintmq.storage.durability.offset_checkpoint import TopicPartition
-from flintmq.storage.log import Log
+from flintmq.storage.limits import LOG_LIMITS, LogLimits
+from flintmq.storage.log import Log, LogState
+from flintmq.storage.partition_dir import PartitionDir
+from flintmq.storage.producer_snapshots import ProducerSnapshots
+from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.recovery.log_loader import Recovery, open_log
 
 logger = logging.getLogger(__name__)
@@ -65,6 +69,7 @@ class LogDir:
         descriptors: int,
         threads: int = 2,
         counters: LogCounters | None = None,
+        limits: LogLimits = LOG_LIMITS,
     ) -> None:
         self.path = path
         self.counters = counters or LogCounters()
@@ -76,13 +81,14 @@ class LogDir:
         self._executor = executor
         self._descriptors = Descriptors(disk, descriptors)
         self._threads = threads
+        self._limits = limits
         # What the checkpoint files are known to say.
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         # Those of which it is not known whether the last try to write them came to anything.
         self._unsure: set[str] = set()
         self._checkpointing = threading.Lock()
         self._reserve = DiskReserve(disk, path)
-        # Folders whose renaming is not yet on stable storage.
+        # Directories whose renaming is not yet on stable storage.
         self._renamed: set[str] = set()
         # Logs whose `partition.metadata` is on stable storage, though this process has not flushed them.
         self._identified: set[tuple[bytes, int]] = set()
@@ -90,7 +96,7 @@ class LogDir:
     # ---- opening and closing
 
     def check_format(self) -> None:
-        """Refuse a folder written by a newer FlintMQ; write the format of a new one.
+        """Refuse a directory written by a newer FlintMQ; write the format of a new one.
 
         The upgrade rule: a version reads its own format and every older one, and rewrites this file only
         after it has upgraded what it must.
@@ -98,7 +104,7 @@ class LogDir:
         self._disk.makedirs(self.path)
         path = f"{self.path}/{FORMAT_FILE}"
         if not self._disk.exists(path):
-            # ORDER: the folder's own name is durable BEFORE the file that says that all was done.
+            # ORDER: the directory's own name is durable BEFORE the file that says that all was done.
             above, slash, _ = self.path.rpartition("/")
             self._disk.sync_dir(above or slash)
             write_atomically(self._disk, path, json.dumps({"format": FORMAT_VERSION}).encode() + b"\n")
@@ -107,13 +113,13 @@ class LogDir:
             version = int(json.loads(read_file(self._disk, path))["format"])
         except (ValueError, KeyError, TypeError):
             raise ConfigurationError(
-                f"{path} makes no sense. If {self.path} is a FlintMQ data folder, restore the file with "
-                f'{{"format": {FORMAT_VERSION}}}; otherwise choose another folder.'
+                f"{path} makes no sense. If {self.path} is a FlintMQ data directory, restore the file with "
+                f'{{"format": {FORMAT_VERSION}}}; otherwise choose another directory.'
             ) from None
         if version > FORMAT_VERSION:
             raise ConfigurationError(
                 f"{self.path} was written by a newer FlintMQ (format {version}; this one knows {FORMAT_VERSION}). "
-                "Upgrade, or use another folder."
+                "Upgrade, or use another directory."
             )
 
     async def load(
@@ -144,21 +150,24 @@ class LogDir:
 
         async def one(partition: Assigned) -> None:
             key = (partition.topic, partition.partition)
-            log = self._log(partition)
+            directory = self._partition_dir(partition)
             clean_end = clean_ends.get(key) if clean_ends is not None else None
             if key not in known and clean_end:
-                logger.error("%s is gone from %s, which an orderly stop left with it", log.name, self.path)
-            if key not in known and not self._disk.exists(log.folder):
-                self._begin(log)
-                report = Recovery()
+                logger.error(
+                    "%s is gone from %s, which an orderly stop left with it", directory.name, self.path
+                )
+            if key not in known and not self._disk.exists(directory.path):
+                opened = self._empty_log(directory, partition.config), Recovery()
             elif clean_end is None or key not in known:
                 async with gate:
-                    report = await self._executor.run(self._open_if_possible, log, key, None, key in known)
+                    opened = await self._executor.run(
+                        self._open_if_possible, directory, partition.config, None, key in known
+                    )
             else:
                 # Nothing to scan: a thread for each log would cost more than the log.
-                report = self._open_if_possible(log, key, clean_end, True)
-            self.logs[key] = log
-            reports.append((log, report))
+                opened = self._open_if_possible(directory, partition.config, clean_end, True)
+            self.logs[key] = opened[0]
+            reports.append(opened)
 
         if clean_ends is None:
             await asyncio.gather(*(one(partition) for partition in wanted))
@@ -169,46 +178,39 @@ class LogDir:
         return reports
 
     def _open_if_possible(
-        self, log: Log, key: TopicPartition, clean_end: int | None, is_known: bool
-    ) -> Recovery:
-        """A log that the disk does not give is offline; the others are served."""
-        recovery_point = self._checkpointed[offset_checkpoint.RECOVERY_POINT].get(key, 0)
+        self, directory: PartitionDir, config: TopicConfig, clean_end: int | None, is_known: bool
+    ) -> tuple[Log, Recovery]:
+        """Open a log. One that the disk does not give is offline; the others are served."""
+        key = (directory.topic, directory.partition)
         start_offset = self._checkpointed[offset_checkpoint.LOG_START].get(key, 0)
-        log.first_dirty_offset = self._checkpointed[offset_checkpoint.FIRST_DIRTY].get(key, 0)
+        first_dirty_offset = self._checkpointed[offset_checkpoint.FIRST_DIRTY].get(key, 0)
         # What is compacted was synced before, and has holes that look like a lost end: it is not to be scanned even
         # where the checkpoint that says so is lost.
-        recovery_point = max(recovery_point, log.first_dirty_offset)
+        recovery_point = max(
+            self._checkpointed[offset_checkpoint.RECOVERY_POINT].get(key, 0), first_dirty_offset
+        )
         try:
             if not is_known:
-                self._make_folder(log)
-            return self._open(log, clean_end, recovery_point, start_offset)
+                self._create_directory(directory)
+            log, report = open_log(
+                directory,
+                config,
+                clean=clean_end is not None,
+                recovery_point=recovery_point,
+                start_offset=start_offset,
+                first_dirty_offset=first_dirty_offset,
+                now_ms=self._clock.now_ms(),
+                counters=self.counters,
+                limits=self._limits,
+            )
         except (OSError, StorageError, CorruptionError) as error:
             # What the checkpoints say of it is kept for the next start.
-            log.recovery_point, log.start_offset = recovery_point, start_offset
+            state = self._empty_state(directory)
+            state.recovery_point, state.start_offset = recovery_point, start_offset
+            state.first_dirty_offset = first_dirty_offset
+            log = Log(directory, config, state, counters=self.counters, limits=self._limits)
             log.go_offline(f"it could not be opened: {error}")
-            return Recovery()
-
-    def _make_folder(self, log: Log) -> None:
-        """A folder without an id is taken over: nothing in it was ever promised to be durable."""
-        is_new = not self._disk.exists(log.folder)
-        self._disk.makedirs(log.folder)
-        try:
-            write_plainly(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
-        except OSError:
-            if is_new:
-                # Else the next try would find a folder of nobody and put it aside.
-                self._disk.remove_tree(log.folder)
-            raise
-
-    def _open(self, log: Log, clean_end: int | None, recovery_point: int, start_offset: int) -> Recovery:
-        now_ms = self._clock.now_ms()
-        report = open_log(
-            log,
-            clean=clean_end is not None,
-            recovery_point=recovery_point,
-            start_offset=start_offset,
-            now_ms=now_ms,
-        )
+            return log, Recovery()
         if clean_end is not None and log.end_offset != clean_end:
             logger.error(
                 "%s ends at offset %d, but the orderly stop left it at %d: it was changed from outside",
@@ -216,7 +218,21 @@ class LogDir:
                 log.end_offset,
                 clean_end,
             )
-        return report
+        return log, report
+
+    def _create_directory(self, directory: PartitionDir) -> None:
+        """A directory without an id is taken over: nothing in it was ever promised to be durable."""
+        is_new = not self._disk.exists(directory.path)
+        self._disk.makedirs(directory.path)
+        try:
+            write_plainly(
+                self._disk, f"{directory.path}/{METADATA_FILE}", encode_metadata(directory.topic_id)
+            )
+        except OSError:
+            if is_new:
+                # Else the next try would find a directory of nobody and put it aside.
+                self._disk.remove_tree(directory.path)
+            raise
 
     def close(self) -> None:
         """Leave the promise of a clean stop. The caller has stopped all writers."""
@@ -248,93 +264,101 @@ class LogDir:
     # ---- partitions
 
     def create(self, partition: Assigned) -> Log:
-        """The empty log of a new partition. It gets its folder with the first batch: most of what a topic of a
+        """The empty log of a new partition. It gets its directory with the first batch: most of what a topic of a
         thousand partitions costs are the files, and many partitions never see a record."""
-        log = self._log(partition)
-        self._begin(log)
+        log = self._empty_log(self._partition_dir(partition), partition.config)
         self.logs[partition.topic, partition.partition] = log
         return log
 
-    def _begin(self, log: Log) -> None:
-        log.begin(lambda: self._make(log), self._clock.now_ms())
+    def _empty_log(self, directory: PartitionDir, config: TopicConfig) -> Log:
+        now_ms = self._clock.now_ms()
+        state = self._empty_state(directory)
+        state.segments = [directory.new_segment(0, config, now_ms)]
+        state.last_flush_ms = now_ms
+        return Log(
+            directory,
+            config,
+            state,
+            counters=self.counters,
+            limits=self._limits,
+            create_directory=lambda: self._create_for_first_batch(directory),
+        )
 
-    def _make(self, log: Log) -> None:
-        """ORDER: the folder of a deleted topic of the same name, and the lines about it, are gone from the disk
+    def _empty_state(self, directory: PartitionDir) -> LogState:
+        return LogState(
+            snapshots=ProducerSnapshots(self._disk, directory.path, limits=self._limits),
+            producers=ProducerState(producers_max=self._limits.producers_max),
+        )
+
+    def _create_for_first_batch(self, directory: PartitionDir) -> None:
+        """ORDER: the directory of a deleted topic of the same name, and the lines about it, are gone from the disk
         BEFORE the new one is made."""
-        if self._disk.exists(log.folder) and self._folder_id(log.folder) != log.topic_id:
-            self._rename_away(log.folder, STRAY)
-        if log.folder in self._renamed:
+        path = directory.path
+        if self._disk.exists(path) and self._topic_id_of(path) != directory.topic_id:
+            self._rename_away(path, STRAY)
+        if path in self._renamed:
             self._disk.sync_dir(self.path)
             self._renamed.clear()
-        key = (log.topic, log.partition)
-        self._forget({key})
-        self._make_folder(log)
+        self._forget({(directory.topic, directory.partition)})
+        self._create_directory(directory)
 
     def delete(self, topic: str, partition: int) -> Callable[[], None] | None:
         """Take a log out of service at once; what is returned removes its files, away from the loop."""
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return None
-        log.offline = log.offline or f"{log.name} was deleted"
-        # ORDER: a flush that runs in a thread must not write into a folder that is no longer this log's.
-        log.gate.shut()
-        # The disk gives back the room of a file only when nobody has it open: readers have their own reference.
-        for segment in log.segments:
-            segment.file = None
-        log.sealed.clear()
-        if not log.is_made and not self._disk.exists(log.folder):
+        log.retire(f"{log.name} was deleted")
+        if not log.is_created and not self._disk.exists(log.directory):
             return None
-        return self._remover(self._rename_away(log.folder, DELETED))
+        return self._remover(self._rename_away(log.directory, DELETED))
 
     def leftovers(self) -> list[Callable[[], None]]:
-        """Removers for deleted folders that a crash left behind."""
+        """Removers for deleted directories that a crash left behind."""
         return [
             self._remover(f"{self.path}/{name}")
             for name in self._disk.list(self.path)
             if name.endswith(DELETED)
         ]
 
-    def _remover(self, folder: str) -> Callable[[], None]:
+    def _remover(self, directory: str) -> Callable[[], None]:
         def remove() -> None:
-            if self._disk.exists(folder):
-                self._disk.remove_tree(folder)
+            if self._disk.exists(directory):
+                self._disk.remove_tree(directory)
             # ORDER: what is forgotten once this returns does not come back with a power loss.
             self._disk.sync_dir(self.path)
 
         return remove
 
-    def _log(self, partition: Assigned) -> Log:
-        return Log(
+    def _partition_dir(self, partition: Assigned) -> PartitionDir:
+        return PartitionDir(
+            f"{self.path}/{_name(partition)}",
             topic=partition.topic,
             partition=partition.partition,
             topic_id=partition.topic_id,
-            folder=f"{self.path}/{_name(partition)}",
-            config=partition.config,
             disk=self._disk,
             descriptors=self._descriptors,
-            counters=self.counters,
         )
 
     def _put_aside(self, wanted: list[Assigned], deleting: frozenset[bytes]) -> dict[str, bytes]:
-        """Folders of other topics, even of the same name, never mix with those that are wanted.
+        """Directories of other topics, even of the same name, never mix with those that are wanted.
 
         Returns the names and topic ids of those that stay.
         """
         ids: dict[str, bytes] = {}
         names = {_name(p): p.topic_id for p in wanted}
         for name in self._disk.list(self.path):
-            folder = f"{self.path}/{name}"
+            directory = f"{self.path}/{name}"
             if name.endswith((DELETED, STRAY)):
                 continue
-            if not self._disk.exists(f"{folder}/{METADATA_FILE}") and name not in names:
+            if not self._disk.exists(f"{directory}/{METADATA_FILE}") and name not in names:
                 continue
-            topic_id = self._folder_id(folder)
+            topic_id = self._topic_id_of(directory)
             if topic_id in deleting:
-                self._rename_away(folder, DELETED)
+                self._rename_away(directory, DELETED)
             elif name not in names or (topic_id != names[name] and (topic_id is not None or deleting)):
                 # One without an id was never flushed. It is taken over where no deleted topic can have left it.
-                aside = self._rename_away(folder, STRAY)
-                logger.error("%s belongs to no topic that this broker knows; kept as %s", folder, aside)
+                aside = self._rename_away(directory, STRAY)
+                logger.error("%s belongs to no topic that this broker knows; kept as %s", directory, aside)
             elif topic_id is not None:
                 ids[name] = topic_id
         if self._renamed:
@@ -342,21 +366,21 @@ class LogDir:
             self._renamed.clear()
         return ids
 
-    def _folder_id(self, folder: str) -> bytes | None:
-        path = f"{folder}/{METADATA_FILE}"
+    def _topic_id_of(self, directory: str) -> bytes | None:
+        path = f"{directory}/{METADATA_FILE}"
         return decode_metadata(read_file(self._disk, path)) if self._disk.exists(path) else None
 
-    def _rename_away(self, folder: str, suffix: str) -> str:
-        tag = encode_uuid(self._folder_id(folder) or bytes(16))
-        target, copies = f"{folder}.{tag}{suffix}", 0
+    def _rename_away(self, directory: str, suffix: str) -> str:
+        tag = encode_uuid(self._topic_id_of(directory) or bytes(16))
+        target, copies = f"{directory}.{tag}{suffix}", 0
         while self._disk.exists(target):
             if suffix == DELETED:
                 self._disk.remove_tree(target)
             else:
                 copies += 1
-                target = f"{folder}.{tag}.{copies}{suffix}"
-        self._disk.rename(folder, target)
-        self._renamed.add(folder)
+                target = f"{directory}.{tag}.{copies}{suffix}"
+        self._disk.rename(directory, target)
+        self._renamed.add(directory)
         return target
 
     # ---- checkpoints
@@ -377,7 +401,9 @@ class LogDir:
                 and log.durable_segment < 0
                 and (log.topic_id, log.partition) not in self._identified
             ):
-                log.gate.replace(self._disk, f"{log.folder}/{METADATA_FILE}", encode_metadata(log.topic_id))
+                log.close_guard.replace(
+                    self._disk, f"{log.directory}/{METADATA_FILE}", encode_metadata(log.topic_id)
+                )
                 self._disk.sync_dir(self.path)
                 self._identified.add((log.topic_id, log.partition))
         self._write_checkpoint(offset_checkpoint.LOG_START, lambda log: log.start_offset)

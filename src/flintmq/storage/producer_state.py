@@ -19,11 +19,10 @@ from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
 from flintmq.records.checksum import crc32c
 from flintmq.records.markers import Marker
+from flintmq.storage.limits import LOG_LIMITS
 
 BATCHES_KEPT = 5
 EPOCH_MAX = (1 << 15) - 1
-PRODUCERS_MAX = 50_000
-"""Of one log. Each takes 0.5 to 1.4 KB, and a snapshot of them all is written when a segment is full."""
 SNAPSHOT_VERSION = 1
 
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -62,9 +61,10 @@ class ProducerEntry:
 class ProducerState:
     """The producers of one log, in the order in which they last wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, producers_max: int = LOG_LIMITS.producers_max) -> None:
         self._producers: dict[int, ProducerEntry] = {}
         self._open: dict[int, int] = {}
+        self._producers_max = producers_max
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -142,7 +142,7 @@ class ProducerState:
         producer = self._producers.pop(producer_id, None)
         if producer is None:
             producer = ProducerEntry(producer_id, epoch)
-            if len(self._producers) >= PRODUCERS_MAX:
+            if len(self._producers) >= self._producers_max:
                 self._forget_one()
         elif producer.epoch != epoch:
             producer.epoch = epoch
@@ -227,7 +227,7 @@ class ProducerState:
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(count.to_bytes(4, "big") + body), count) + body
 
     @classmethod
-    def decode(cls, data: bytes) -> ProducerState:
+    def decode(cls, data: bytes, *, producers_max: int = LOG_LIMITS.producers_max) -> ProducerState:
         if len(data) < _HEAD.size:
             raise CorruptionError("The producer snapshot is cut short.")
         version, crc, count = _HEAD.unpack_from(data)
@@ -237,7 +237,7 @@ class ProducerState:
             )
         if crc32c(data[_CRC_END:]) != crc or len(data) != _HEAD.size + count * _ENTRY.size:
             raise CorruptionError("The producer snapshot fails its CRC.")
-        states = cls()
+        states = cls(producers_max=producers_max)
         for (
             producer_id,
             epoch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
-from flintmq.storage.log import CorruptRange
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.segment import Segment
 
 _CHUNK_BYTES = 1024 * 1024

@@ -7,7 +7,7 @@ Invariant: `size` bytes of the file are whole, sound batches in ascending offset
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from flintmq.effects import Buffer, Disk, File
 from flintmq.errors import CorruptionError
@@ -25,6 +25,8 @@ from flintmq.storage.indexes import (
 )
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+NAME_DIGITS = 20
+"""Files are named by an offset of so many digits, and a suffix."""
 
 # A walk begins with little, for it mostly ends at the first or second batch, and takes more where batches are small.
 _WALK_BYTES_FIRST, _WALK_BYTES_MAX = 256, 16 * 1024
@@ -32,6 +34,18 @@ _WALK_BYTES_FIRST, _WALK_BYTES_MAX = 256, 16 * 1024
 
 def file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
+
+
+def segment_index(segments: Sequence[Segment], offset: int) -> int:
+    """Return the index of the last segment that begins at or before `offset`; 0 if none does."""
+    low, high = 0, len(segments)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if segments[middle].base_offset <= offset:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 class FileRange:
@@ -52,14 +66,29 @@ class FileRange:
 
 class Segment:
     __slots__ = (
-        "_descriptors", "_index_interval", "_since_index", "aborted", "base_offset", "created_ms", "file",
-        "first_timestamp", "folder", "index_bytes", "jitter_ms", "max_timestamp", "max_timestamp_offset",
-        "offset_index", "removed", "size", "time_index", "used",
+        "_descriptors",
+        "_index_interval",
+        "_since_index",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index_bytes",
+        "jitter_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "removed",
+        "size",
+        "time_index",
+        "used",
     )  # fmt: skip
 
     def __init__(
         self,
-        folder: str,
+        directory: str,
         base_offset: int,
         descriptors: Descriptors,
         *,
@@ -67,7 +96,7 @@ class Segment:
         created_ms: int,
         jitter_ms: int = 0,
     ) -> None:
-        self.folder = folder
+        self.directory = directory
         self.base_offset = base_offset
         self.size = 0
         self.created_ms = created_ms
@@ -92,7 +121,7 @@ class Segment:
         self._since_index = 0
 
     def path(self, suffix: str) -> str:
-        return f"{self.folder}/{file_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
     def open(self, *, create: bool = False) -> File:
         if self.removed:
@@ -210,6 +239,13 @@ class Segment:
         for position, header in self.walk(start[0]):
             if header.max_timestamp >= timestamp:
                 yield position, header
+
+    def add_aborted(
+        self, producer_id: int, first_offset: int, marker_offset: int, first_unstable_offset: int | None
+    ) -> None:
+        """Note that a marker in this segment ended a transaction whose records count for nothing."""
+        stable = marker_offset + 1 if first_unstable_offset is None else first_unstable_offset
+        self.aborted.append(AbortedTransaction(producer_id, first_offset, marker_offset, stable))
 
     def seal(self) -> tuple[bytes, bytes]:
         """No more batches come: the contents for the index files. The arrays stay until `drop_indexes`."""

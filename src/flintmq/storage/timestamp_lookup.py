@@ -15,6 +15,7 @@ from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageErr
 from flintmq.records.batch import LOG_APPEND_TIME, BatchHeader
 from flintmq.records.record import records_of
 from flintmq.storage.log import Log
+from flintmq.storage.reader import refuse_corrupt
 from flintmq.storage.segment import Segment
 
 # What a batch may unpack to when its records must be seen: in recovery, and to find one by its time.
@@ -75,7 +76,7 @@ def _search(log: Log, segment: Segment, timestamp: int) -> TimestampOffset | Non
             log.disk,
             timestamp=timestamp,
             start_offset=log.start_offset,
-            check=lambda header: log.refuse_corrupt(header.base_offset, header.last_offset),
+            check=lambda header: refuse_corrupt(log, header.base_offset, header.last_offset),
         )
     except (OSError, CorruptionError):
         if segment.removed or segment not in log.segments:

@@ -22,8 +22,9 @@ from flintmq.protocol.messages import (
 )
 from flintmq.records.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
 from flintmq.records.record import Header, build_batch, records_of
+from flintmq.storage import reader
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from flintmq.storage.log import Isolation
+from flintmq.storage.visibility import Isolation
 
 _READ_BYTES = 1024 * 1024
 _ASKING = -1
@@ -185,11 +186,11 @@ def _records_in(
     first = offset = log.start_offset if start is None else start
     skips = _Skips()
     while offset < log.high_watermark:
-        found = log.read(offset, _READ_BYTES, isolation, at_least_one=True)
+        found = reader.read(log, offset, _READ_BYTES, isolation, at_least_one=True)
         if found is None:
             return
         if isolation is Isolation.READ_COMMITTED:
-            skips.tell(log.aborted_in(found, offset))
+            skips.tell(reader.aborted_transactions(log, found, offset))
         data = memoryview(found.read())
         while len(data) >= HEADER_SIZE:
             header = read_header(data)

@@ -20,8 +20,10 @@ from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
 from flintmq.records.markers import Marker
-from flintmq.storage.log import Appended, Isolation, Log
+from flintmq.storage import reader
+from flintmq.storage.log import Appended, Log
 from flintmq.storage.segment import FileRange
+from flintmq.storage.visibility import Isolation
 
 FLAW = "FLAW"
 _SPARED = "__"
@@ -88,7 +90,7 @@ def shows_open_transactions() -> None:
 
 
 def forgets_aborted_transactions() -> None:
-    Log.aborted_in = lambda self, found, offset: []  # type: ignore[method-assign]
+    reader.aborted_transactions = lambda log, found, offset: []
 
 
 def aborts_in_one_partition() -> None:
@@ -119,33 +121,33 @@ def leaves_out_markers() -> None:
 
 
 def skips_batches() -> None:
-    read, count = Log.read, itertools.count(1)
+    read, count = reader.read, itertools.count(1)
 
     def careless(
-        self: Log, offset: int, max_bytes: int, isolation: Isolation, **options: Any
+        log: Log, offset: int, max_bytes: int, isolation: Isolation, **options: Any
     ) -> FileRange | None:
         if (
-            not self.topic.startswith(_SPARED)
-            and offset + 8 < self.last_stable_offset
+            not log.topic.startswith(_SPARED)
+            and offset + 8 < log.last_stable_offset
             and next(count) % 10 == 0
         ):
             offset += 8
-        return read(self, offset, max_bytes, isolation, **options)
+        return read(log, offset, max_bytes, isolation, **options)
 
-    Log.read = careless  # type: ignore[method-assign]
+    reader.read = careless
 
 
 def sends_readers_back() -> None:
-    read, count = Log.read, itertools.count(1)
+    read, count = reader.read, itertools.count(1)
 
     def careless(
-        self: Log, offset: int, max_bytes: int, isolation: Isolation, **options: Any
+        log: Log, offset: int, max_bytes: int, isolation: Isolation, **options: Any
     ) -> FileRange | None:
-        if not self.topic.startswith(_SPARED) and offset > 0 and next(count) % 100 == 0:
+        if not log.topic.startswith(_SPARED) and offset > 0 and next(count) % 100 == 0:
             raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return read(self, offset, max_bytes, isolation, **options)
+        return read(log, offset, max_bytes, isolation, **options)
 
-    Log.read = careless  # type: ignore[method-assign]
+    reader.read = careless
 
 
 def does_not_keep_offsets() -> None:

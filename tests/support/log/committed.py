@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from flintmq.records.markers import ABORT, control_type
 from flintmq.records.record import Record, records_of
+from flintmq.storage import reader
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
+from flintmq.storage.visibility import Isolation
 from support.wire.batches import split
 
 _UNPACKED_MAX = 1 << 20
@@ -28,10 +30,10 @@ class Fetched(NamedTuple):
 
 def fetch(log: Log, offset: int, max_bytes: int = 1 << 30) -> Fetched | None:
     """What one fetch at `offset` gives to a reader of committed records; None if nothing may be seen there yet."""
-    part = log.read(offset, max_bytes, Isolation.READ_COMMITTED, at_least_one=True)
+    part = reader.read(log, offset, max_bytes, Isolation.READ_COMMITTED, at_least_one=True)
     if part is None:
         return None
-    aborted = log.aborted_in(part, offset)
+    aborted = reader.aborted_transactions(log, part, offset)
     records, end = without_aborted(part.read(), aborted)
     return Fetched([record for record in records if record.offset >= offset], end, aborted)
 

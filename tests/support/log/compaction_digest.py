@@ -67,9 +67,9 @@ def main() -> None:
             dirty = events[-1].next_dirty_offset
             for event in events:
                 digest.update(encode_event(event))
-    for name in sorted(log.disk.list(log.folder)):
+    for name in sorted(log.disk.list(log.directory)):
         digest.update(name.encode())
-        digest.update(read_file(log.disk, f"{log.folder}/{name}"))
+        digest.update(read_file(log.disk, f"{log.directory}/{name}"))
     for module in (record_walk, offset_map, batch_filter):
         print(module.__name__, module.__file__)
     print(digest.hexdigest())

@@ -1,18 +1,21 @@
-"""One log in a folder of a simulated disk, opened as often as a test wants."""
+"""One log in a directory of a simulated disk, opened as often as a test wants."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from flintmq.settings import TopicConfig
+from flintmq.storage import reader
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
+from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.recovery.log_loader import Recovery, open_log
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
 from support.wire.batches import append, produced, split
 
 TOPIC_ID = bytes(range(16))
-FOLDER = "data/orders-0"
+DIRECTORY = "data/orders-0"
 NOW_MS = 1_700_000_000_000
 PLENTY = 1 << 30
 
@@ -22,7 +25,7 @@ class Bench:
 
     def __init__(self, *, descriptors: int = 64, **settings: Any) -> None:
         self.disk = SimulatedDisk(1, journaling=False)
-        self.disk.makedirs(FOLDER)
+        self.disk.makedirs(DIRECTORY)
         self.disk.sync_dir("")
         self.descriptors = descriptors
         self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
@@ -30,24 +33,27 @@ class Bench:
         self.log = self.open()
 
     def open(self, *, clean: bool = False, recovery_point: int = 0, start_offset: int = 0) -> Log:
-        """A new process finds the folder as it is now."""
-        self.log = Log(
-            topic="orders",
-            partition=0,
-            topic_id=TOPIC_ID,
-            folder=FOLDER,
-            config=self.config,
-            disk=self.disk,
-            descriptors=Descriptors(self.disk, self.descriptors),
-        )
-        self.report = open_log(
-            self.log, clean=clean, recovery_point=recovery_point, start_offset=start_offset, now_ms=NOW_MS
+        """A new process finds the directory as it is now."""
+        self.log, self.report = open_log(
+            PartitionDir(
+                DIRECTORY,
+                topic="orders",
+                partition=0,
+                topic_id=TOPIC_ID,
+                disk=self.disk,
+                descriptors=Descriptors(self.disk, self.descriptors),
+            ),
+            self.config,
+            clean=clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            now_ms=NOW_MS,
         )
         return self.log
 
     def reconfigure(self, **settings: Any) -> None:
         self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
-        self.log.config = self.config
+        self.log.configure(self.config)
 
     def fill(self, count: int, *, size: int = 100, step_ms: int = 10) -> list[bytes]:
         """Append batches of one record, each a little later; what they look like in the log."""
@@ -70,7 +76,7 @@ class Bench:
         self.disk.sync_all()
 
     def path(self, base_offset: int, suffix: str) -> str:
-        return f"{FOLDER}/{base_offset:020d}{suffix}"
+        return f"{DIRECTORY}/{base_offset:020d}{suffix}"
 
     def bases(self) -> list[int]:
         return [segment.base_offset for segment in self.log.segments]
@@ -80,7 +86,7 @@ def contents(log: Log, isolation: Isolation = Isolation.LOG_END) -> list[bytes]:
     """Every batch from the start on that such a reader may see."""
     found: list[bytes] = []
     offset = log.start_offset
-    while (part := log.read(offset, PLENTY, isolation, at_least_one=True)) is not None:
+    while (part := reader.read(log, offset, PLENTY, isolation, at_least_one=True)) is not None:
         batches = split(part.read())
         found += [data for _, data in batches]
         offset = batches[-1][0].last_offset + 1

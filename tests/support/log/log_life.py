@@ -26,10 +26,12 @@ from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage import reader
+from flintmq.storage.log import Log
 from flintmq.storage.log_dir import Assigned, LogDir
 from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.committed import read_committed
 from support.log.compactions import SimulatedCompactions
@@ -397,7 +399,7 @@ class LogLife:
         """A client is being sent a range, slowly."""
         log = self.log
         offset = log.start_offset + int((log.end_offset - log.start_offset) * share)
-        part = log.read(offset, 300, Isolation.LOG_END, at_least_one=True)
+        part = reader.read(log, offset, 300, Isolation.LOG_END, at_least_one=True)
         if part is not None:
             self.readers.append((part, part.read()))
 
@@ -432,7 +434,7 @@ class LogLife:
         found: dict[int, Told] = {}
         offset = log.start_offset
         while offset < log.end_offset:
-            part = log.read(offset, PLENTY, Isolation.LOG_END, at_least_one=True)
+            part = reader.read(log, offset, PLENTY, Isolation.LOG_END, at_least_one=True)
             if part is None:
                 break
             batches = split(part.read())
@@ -488,7 +490,7 @@ class LogLife:
             assert part.read() == data, "a reader was given other bytes than those it asked for"
         if log.start_offset:
             with pytest.raises(RequestError, match=ErrorCode.OFFSET_OUT_OF_RANGE.name):
-                log.read(log.start_offset - 1, 1, Isolation.LOG_END, at_least_one=True)
+                reader.read(log, log.start_offset - 1, 1, Isolation.LOG_END, at_least_one=True)
 
     def _check_visible(self) -> None:
         """A consumer sees nothing from the high watermark on."""
@@ -496,7 +498,7 @@ class LogLife:
         for segment in log.segments:
             offset = max(segment.base_offset, log.start_offset)
             if offset < log.high_watermark:
-                part = log.read(offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+                part = reader.read(log, offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
                 for header, _ in split(part.read()) if part else ():
                     assert header.last_offset < log.high_watermark, "what may still be lost is visible"
 

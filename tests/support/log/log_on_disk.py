@@ -17,7 +17,7 @@ from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from flintmq.testing.simulation import SimulatedDisk
 from support.wire.batches import split
 
-FOLDER = "data/orders-0"
+DIRECTORY = "data/orders-0"
 NOW_MS = 1_700_000_000_000
 LEADER_EPOCH = 3
 PLENTY = 1 << 30
@@ -28,7 +28,7 @@ Pair = tuple[bytes | None, bytes | None]
 @dataclass
 class LogOnDisk:
     disk: Disk = field(default_factory=lambda: SimulatedDisk(1))
-    folder: str = FOLDER
+    directory: str = DIRECTORY
     end_offset: int = 0
     bases: list[int] = field(default_factory=lambda: [0])
     """The last one is active."""
@@ -36,7 +36,7 @@ class LogOnDisk:
     """By the base of the segment that holds the marker."""
 
     def __post_init__(self) -> None:
-        self.disk.makedirs(self.folder)
+        self.disk.makedirs(self.directory)
 
     def append(
         self, pairs: Sequence[Pair], *, timestamps: Sequence[int] | None = None, **options: Any
@@ -90,7 +90,7 @@ class LogOnDisk:
         end = self.bases[-1] if end_offset is None else end_offset
         bases = [base for base in self.bases[:-1] if base < end]
         job = CompactionJob(
-            folder=self.folder,
+            directory=self.directory,
             segments=tuple(SegmentInput(base, self.disk.size(self.path(base, LOG))) for base in bases),
             first_dirty_offset=first_dirty_offset,
             end_offset=end,
@@ -149,4 +149,4 @@ class LogOnDisk:
         return [(record.key, record.value) for record in self.records()]
 
     def path(self, base: int, suffix: str) -> str:
-        return f"{self.folder}/{file_name(base, suffix)}"
+        return f"{self.directory}/{file_name(base, suffix)}"

@@ -12,10 +12,12 @@ from random import Random
 from flintmq.effects import read_file
 from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, crc_is_right
 from flintmq.settings import TopicConfig
+from flintmq.storage import reader
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
 from flintmq.storage.segment import INDEX, TIME_INDEX, Segment
 from flintmq.storage.timestamp_lookup import offset_for_time
+from flintmq.storage.visibility import Isolation
 from support.wire.batches import split
 
 BATCHES_REMEMBERED = 5
@@ -83,7 +85,7 @@ def read_all(log: Log) -> list[Written]:
     found: list[Written] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        part = log.read(offset, _EVERYTHING, Isolation.LOG_END, at_least_one=True)
+        part = reader.read(log, offset, _EVERYTHING, Isolation.LOG_END, at_least_one=True)
         assert part is not None, f"nothing at offset {offset}, before the end {log.end_offset}"
         batches = split(part.read())
         assert sum(len(data) for _, data in batches) == part.size, "a torn batch is served"

@@ -36,7 +36,8 @@ from flintmq.protocol.messages import (
     TxnOffsetCommitResponse,
 )
 from flintmq.records.record import build_batch, records_of
-from flintmq.storage.log import Isolation
+from flintmq.storage import reader
+from flintmq.storage.visibility import Isolation
 from support.broker.single_broker import SingleBroker
 from support.wire.batches import split
 
@@ -275,10 +276,12 @@ def stable(broker: SingleBroker, topic: str, partition: int = 0) -> tuple[int, i
 def committed_values(broker: SingleBroker, topic: str, partition: int = 0) -> list[bytes | None]:
     """What a consumer that reads committed records gets, which is told of aborted transactions (KIP-98)."""
     log = broker.partition(topic, partition).log
-    found = log.read(log.start_offset, 1 << 20, Isolation.READ_COMMITTED, at_least_one=True)
+    found = reader.read(log, log.start_offset, 1 << 20, Isolation.READ_COMMITTED, at_least_one=True)
     if found is None:
         return []
-    coming = sorted(log.aborted_in(found, log.start_offset), key=lambda one: one.first_offset)
+    coming = sorted(
+        reader.aborted_transactions(log, found, log.start_offset), key=lambda one: one.first_offset
+    )
     skipped: set[int] = set()
     values: list[bytes | None] = []
     for header, batch in split(found.read()):

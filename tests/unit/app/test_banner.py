@@ -8,7 +8,7 @@ from pathlib import Path
 from flintmq.app.banner import StartWatch, banner, ready_line, recovery_words
 from flintmq.app.broker import Started
 from flintmq.settings import Listener
-from flintmq.storage.log import CorruptRange
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.recovery.log_loader import Recovery
 
 

@@ -10,7 +10,9 @@ import pytest
 from flintmq.partitions.partition import Partition
 from flintmq.records.record import build_batch
 from flintmq.settings import TopicConfig
-from flintmq.storage.log import Appended, Isolation
+from flintmq.storage import reader
+from flintmq.storage.log import Appended
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
 from support.cli.manual import ManualExecutor
@@ -56,7 +58,9 @@ class Reader:
         self.arrived += size
         if self.arrived >= self.min_bytes:
             self.arrived = 0
-            if partition.log.read(self.offset, 1 << 20, Isolation.READ_UNCOMMITTED, at_least_one=True):
+            if reader.read(
+                partition.log, self.offset, 1 << 20, Isolation.READ_UNCOMMITTED, at_least_one=True
+            ):
                 self.offset = partition.log.high_watermark
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from flintmq.effects.real import RealDisk
 from flintmq.settings import TopicConfig
+from flintmq.storage import reader
 from flintmq.storage.descriptors import Descriptors
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.recovery.log_loader import open_log
 from flintmq.storage.segment import Segment
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
 from support.log.log_bench import NOW_MS, PLENTY, TOPIC_ID
 from support.wire.batches import append, produced
@@ -56,28 +58,33 @@ def open_descriptors() -> int:
 
 def test_a_range_in_flight_survives_eviction_and_deletion_and_then_lets_go(tmp_path: Path) -> None:
     disk = RealDisk()
-    folder = str(tmp_path / "orders-0")
-    disk.makedirs(folder)
-    log = Log(
-        topic="orders",
-        partition=0,
-        topic_id=TOPIC_ID,
-        folder=folder,
-        config=TopicConfig(segment_bytes=300),
-        disk=disk,
-        descriptors=Descriptors(disk, 8),
+    directory = str(tmp_path / "orders-0")
+    disk.makedirs(directory)
+    log, _ = open_log(
+        PartitionDir(
+            directory,
+            topic="orders",
+            partition=0,
+            topic_id=TOPIC_ID,
+            disk=disk,
+            descriptors=Descriptors(disk, 8),
+        ),
+        TopicConfig(segment_bytes=300),
+        clean=False,
+        recovery_point=0,
+        start_offset=0,
+        now_ms=NOW_MS,
     )
-    open_log(log, clean=False, recovery_point=0, start_offset=0, now_ms=NOW_MS)
     for n in range(40):
         append(log, produced(b"%0150d" % n))
-    part = log.read(0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    part = reader.read(log, 0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     assert part is not None
     before = part.read()
     for offset in range(1, 40):
-        log.read(offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        reader.read(log, offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     assert log.segments[0].file is None, "evicted meanwhile"
     log.remove_files(log.advance_start(30))
-    assert not disk.exists(f"{folder}/{0:020d}.log")
+    assert not disk.exists(f"{directory}/{0:020d}.log")
     assert part.read() == before
     held = open_descriptors()
     del part

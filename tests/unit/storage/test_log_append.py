@@ -9,10 +9,11 @@ import pytest
 
 from flintmq.errors import ErrorCode, LogOffline, RequestError, StorageError
 from flintmq.records.batch import read_header
-from flintmq.storage.log import Isolation
+from flintmq.storage import reader
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
+from support.log.log_bench import DIRECTORY, NOW_MS, PLENTY, Bench, contents
 from support.wire.batches import append, produced
 
 
@@ -172,7 +173,7 @@ def test_a_failed_write_takes_the_log_offline_loudly(caplog: pytest.LogCaptureFi
     with pytest.raises(LogOffline):
         bench.fill(1)
     with pytest.raises(LogOffline):
-        bench.log.read(0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        reader.read(bench.log, 0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     with pytest.raises(LogOffline):
         offset_for_time(bench.log, 0)
     with pytest.raises(LogOffline):
@@ -197,6 +198,6 @@ def test_a_full_disk_that_cannot_even_be_cut_takes_the_log_offline(monkeypatch: 
 def test_old_snapshots_are_removed_but_for_a_few() -> None:
     bench = Bench(segment_bytes=400)
     bench.fill(40)
-    names = [name for name in bench.disk.list(FOLDER) if name.endswith(".snapshot")]
+    names = [name for name in bench.disk.list(DIRECTORY) if name.endswith(".snapshot")]
     assert len(names) == 3
     assert names[-1] == f"{bench.bases()[-1]:020d}.snapshot"

@@ -12,8 +12,10 @@ import pytest
 from flintmq.effects import read_file, write_plainly
 from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage import reader
+from flintmq.storage.log import Log
 from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_bench import NOW_MS, contents
 from support.wire.batches import append, produced
@@ -259,7 +261,7 @@ def test_a_flush_of_a_log_that_was_deleted_meanwhile_is_no_failure(open_folder: 
     folder = open_folder(("a", OLD))
     log = folder.logs["a", 0]
     fill(log, 5)
-    assert log.snapshots
+    assert log.snapshots.offsets
     work = log.prepare_flush()
     remove = folder.delete("a", 0)
     assert remove is not None
@@ -338,7 +340,7 @@ def test_a_deleted_log_is_offline_at_once_and_a_reader_finishes(
     folder = open_folder(("a", OLD))
     log = folder.logs["a", 0]
     written = fill(log, 1)
-    part = log.read(0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    part = reader.read(log, 0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True)
     remove = folder.delete("a", 0)
     with pytest.raises(LogOffline):
         fill(log, 1)
@@ -403,11 +405,11 @@ def test_a_folder_that_lost_its_id_is_taken_over_unless_a_deleted_topic_may_have
 def test_a_new_partition_has_no_folder_until_its_first_batch(open_folder: Open, disk: SimulatedDisk) -> None:
     folder = open_folder()
     log = folder.create(Assigned("a", 0, NEW, CONFIG))
-    assert not log.is_made
+    assert not log.is_created
     assert not disk.exists("data/a-0")
-    assert log.read(0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True) is None
+    assert reader.read(log, 0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True) is None
     written = fill(log, 1)
-    assert log.is_made
+    assert log.is_created
     assert contents(log) == written
     assert contents(open_folder(("a", NEW), on=disk.kill()).logs["a", 0]) == written
 

@@ -7,7 +7,10 @@ import pytest
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import read_header
 from flintmq.records.markers import Marker
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage import reader
+from flintmq.storage.log import Log
+from flintmq.storage.segment import segment_index
+from flintmq.storage.visibility import Isolation
 from support.log.log_bench import PLENTY, Bench, contents
 from support.wire.batches import append, produced, split
 
@@ -15,7 +18,7 @@ SEEN, COMMITTED, END = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED, Iso
 
 
 def read(log: Log, offset: int, max_bytes: int = PLENTY, *, isolation: Isolation = SEEN) -> bytes | None:
-    part = log.read(offset, max_bytes, isolation, at_least_one=True)
+    part = reader.read(log, offset, max_bytes, isolation, at_least_one=True)
     return part.read() if part is not None else None
 
 
@@ -51,9 +54,9 @@ def test_the_way_over_recent_batches_and_the_way_over_the_index_lead_to_the_same
     bench = Bench(segment_bytes=20_000, index_interval_bytes=interval)
     bench.fill(200)
     log = bench.log
-    assert log._recent
+    assert log.recent_positions
     with_shortcut = [read(log, offset, 700) for offset in range(200)]
-    log._recent.clear()
+    log.recent_positions.clear()
     assert [read(log, offset, 700) for offset in range(200)] == with_shortcut
 
 
@@ -85,10 +88,10 @@ def test_a_first_batch_larger_than_allowed_comes_whole_if_asked_and_else_not_at_
     log = bench.log
     for max_bytes in (0, 1, len(first) - 1):
         assert read(log, 0, max_bytes) == first
-        assert log.read(0, max_bytes, SEEN, at_least_one=False) is None
-    log._recent.clear()
+        assert reader.read(log, 0, max_bytes, SEEN, at_least_one=False) is None
+    log.recent_positions.clear()
     assert read(log, 0, 1) == first
-    assert log.read(0, 1, SEEN, at_least_one=False) is None
+    assert reader.read(log, 0, 1, SEEN, at_least_one=False) is None
 
 
 def test_a_read_ends_with_its_segment() -> None:
@@ -202,7 +205,7 @@ def test_an_offset_that_compaction_took_away_leads_to_the_next_that_is_there() -
 
 
 def damage(bench: Bench, offset: int, *, at: int = -1, mask: int = 0xFF) -> None:
-    segment = bench.log.segments[bench.log.segment_index(offset)]
+    segment = bench.log.segments[segment_index(bench.log.segments, offset)]
     found = segment.locate(bench.disk, offset)
     assert found is not None
     position, header = found
@@ -213,10 +216,10 @@ def test_a_damaged_batch_is_found_on_reading_where_asked_and_refused_from_then_o
     bench = Bench()
     written = bench.fill(5)
     damage(bench, 2)
-    part = bench.log.read(0, PLENTY, SEEN, at_least_one=True)
+    part = reader.read(bench.log, 0, PLENTY, SEEN, at_least_one=True)
     assert part is not None
     with pytest.raises(CorruptionError, match="2 to 2"):
-        bench.log.verify(part)
+        reader.verify(bench.log, part)
     with pytest.raises(CorruptionError):
         read(bench.log, 2)
     assert read(bench.log, 0) == b"".join(written[:2])
@@ -230,26 +233,26 @@ def test_damage_to_any_field_that_matters_is_found_on_reading(at: int) -> None:
     bench = Bench()
     bench.fill(5)
     damage(bench, 2, at=at, mask=0x80)
-    part = bench.log.read(0, PLENTY, SEEN, at_least_one=True)
+    part = reader.read(bench.log, 0, PLENTY, SEEN, at_least_one=True)
     assert part is not None
     with pytest.raises(CorruptionError):
-        bench.log.verify(part)
+        reader.verify(bench.log, part)
 
 
 def test_a_sound_range_passes_even_if_it_ends_inside_a_batch() -> None:
     bench = Bench()
     size = len(bench.fill(5)[0])
     for max_bytes in (size, size + 30, 2 * size - 1):
-        part = bench.log.read(0, max_bytes, SEEN, at_least_one=True)
+        part = reader.read(bench.log, 0, max_bytes, SEEN, at_least_one=True)
         assert part is not None
-        bench.log.verify(part)
+        reader.verify(bench.log, part)
 
 
 def test_a_length_that_leads_nowhere_is_corruption_and_not_an_endless_walk() -> None:
     bench = Bench(index_interval_bytes=1 << 20)
     bench.fill(5)
     bench.disk.open(bench.path(0, ".log")).pwrite((-12).to_bytes(4, "big", signed=True), 8)
-    bench.log._recent.clear()
+    bench.log.recent_positions.clear()
     with pytest.raises(CorruptionError):
         read(bench.log, 3)
 

@@ -10,8 +10,9 @@ from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.batch import read_header
 from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import build_batch, records_of
+from flintmq.storage import reader
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from flintmq.storage.log import Isolation
+from flintmq.storage.visibility import Isolation
 from support.log.committed import fetch
 from support.log.log_bench import NOW_MS, PLENTY, contents
 from support.log.transactional_log import TransactionalBench
@@ -102,8 +103,8 @@ def test_readers_of_committed_records_get_nothing_from_it_on(bench: Transactiona
     bench.send(b"a", producer=A)
     bench.send(b"after")
     assert bench.committed() == [b"before"]
-    assert bench.log.read(1, PLENTY, Isolation.READ_COMMITTED, at_least_one=True) is None
-    assert bench.log.read(2, PLENTY, Isolation.READ_COMMITTED, at_least_one=True) is None
+    assert reader.read(bench.log, 1, PLENTY, Isolation.READ_COMMITTED, at_least_one=True) is None
+    assert reader.read(bench.log, 2, PLENTY, Isolation.READ_COMMITTED, at_least_one=True) is None
     assert len(contents(bench.log, Isolation.READ_UNCOMMITTED)) == 3
     bench.commit(A)
     assert bench.committed() == [b"before", b"a", b"after"]

@@ -7,7 +7,6 @@ import pytest
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import BatchHeader, read_header
 from flintmq.records.markers import Marker
-from flintmq.storage import producer_state as producers_module
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.producer_state import EPOCH_MAX, ProducerState
 from support.wire.batches import produced
@@ -160,20 +159,16 @@ def test_a_snapshot_keeps_the_open_transaction_of_one_that_only_coordinators_wro
 # -- how many are remembered
 
 
-def test_producers_known_by_their_markers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 3)
-    producers = ProducerState()
+def test_producers_known_by_their_markers_are_bounded_too() -> None:
+    producers = ProducerState(producers_max=3)
     producers.record(batch(0, epoch=0, producer_id=1), 100)
     for producer_id in range(2, 7):
         producers.end_transaction(marker(0, producer_id=producer_id), 0)
     assert [producer.producer_id for producer in producers] == [1, 5, 6]
 
 
-def test_one_whose_transaction_was_just_ended_is_not_the_next_to_be_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 2)
-    producers = ProducerState()
+def test_one_whose_transaction_was_just_ended_is_not_the_next_to_be_forgotten() -> None:
+    producers = ProducerState(producers_max=2)
     for producer_id in (1, 2):
         producers.record(batch(0, epoch=0, producer_id=producer_id), 100 + producer_id)
     for producer_id in (2, 1):

@@ -93,7 +93,7 @@ def test_segments_go_as_long_as_the_wanted_size_is_left() -> None:
     bench = log_of(0, 0, 0, 0, retention_ms=-1)
     size = bench.log.segments[0].size
     for limit, gone in ((4 * size, 0), (4 * size - 1, 0), (3 * size, 1), (2 * size + 1, 1), (2 * size, 2)):
-        bench.log.config = Bench(retention_ms=-1, retention_bytes=limit).log.config
+        bench.log.configure(Bench(retention_ms=-1, retention_bytes=limit).log.config)
         found = expired(bench.log, NOW_MS)
         assert (found.segments if found else 0) == gone, limit
         assert found is None or found.reason is RetentionReason.SIZE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flintmq.records.batch import read_header
-from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.log import Log
 from flintmq.storage.scrub import Scrubbed, scrub
 from flintmq.storage.segment import LOG
 from support.log.log_bench import PLENTY, Bench

@@ -7,7 +7,8 @@ import pytest
 from flintmq.errors import CorruptionError
 from flintmq.records.compression import Codec
 from flintmq.records.record import build_batch
-from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 from support.log.log_bench import NOW_MS, Bench
 from support.wire.batches import append, produced

@@ -21,8 +21,10 @@ from flintmq.partitions.leadership import end_of_epoch
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import Fetched, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage import reader
+from flintmq.storage.log import Log
 from flintmq.storage.segment import FileRange
+from flintmq.storage.visibility import Isolation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -113,14 +115,15 @@ class _Fetch:
             records = None
             aborted: Sequence[tuple[int, int]] | None = None
             if diverging is None and (budget > 0 or at_least_one):
-                records = log.read(
+                records = reader.read(
+                    log,
                     wanted.fetch_offset,
                     min(wanted.max_bytes, max(budget, 0)),
                     self._isolation,
                     at_least_one=at_least_one,
                 )
                 if records is not None and log.config.flint_verify_on_read:
-                    log.verify(records)
+                    reader.verify(log, records)
             if self._isolation is Isolation.READ_COMMITTED:
                 aborted = () if records is None else _aborted(log, records, wanted.fetch_offset)
         except (FlintError, OSError) as error:
@@ -242,7 +245,7 @@ class _Fetch:
 
 def _aborted(log: Log, records: FileRange, offset: int) -> list[tuple[int, int]]:
     """As the protocol tells of them: whose, and from which offset on."""
-    return [(one.producer_id, one.first_offset) for one in log.aborted_in(records, offset)]
+    return [(one.producer_id, one.first_offset) for one in reader.aborted_transactions(log, records, offset)]
 
 
 def check_epoch(partition: Partition, leader_epoch: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from flintmq.cli.common.damage import UNKNOWN_END
 from flintmq.cli.log.files import FileKind, files_in, kind_of
 from flintmq.effects.real import RealDisk, RealFile
-from flintmq.storage.damage import joined
+from flintmq.storage.corrupt_ranges import merge_ranges
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.scrub import scrub
 from flintmq.storage.segment import LOG, Segment, file_name
@@ -92,7 +92,7 @@ def _verify(folder: str, bases: list[int], all_bases: list[int], note: Note) -> 
         finally:
             file.close()
         verified.segments += 1
-    verified.damaged = joined(verified.damaged)
+    verified.damaged = merge_ranges(verified.damaged)
     return verified
 
 

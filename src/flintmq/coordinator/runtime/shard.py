@@ -22,7 +22,9 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
-from flintmq.storage.log import Appended, Isolation
+from flintmq.storage import reader
+from flintmq.storage.log import Appended
+from flintmq.storage.visibility import Isolation
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class Shard(Generic[M]):
         offset = log.start_offset
         try:
             while self.state is ShardState.LOADING:
-                found = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True)
+                found = reader.read(log, offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True)
                 if found is None:
                     break
                 entries, offset = await self._executor.run(read_entries, found, offset)

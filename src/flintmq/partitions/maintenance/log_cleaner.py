@@ -39,7 +39,8 @@ from flintmq.storage.compaction.swap import (
     retract_swap,
     write_swap,
 )
-from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
@@ -123,7 +124,7 @@ class LogCleaner:
 
     async def _compact(self, partition: Partition, forced: bool, compacted: CompactionResult) -> None:
         log = partition.log
-        if not log.is_made or partition.deleted:
+        if not log.is_created or partition.deleted:
             return
         if log.offline is not None:
             raise LogOffline(log.offline)
@@ -155,7 +156,7 @@ class LogCleaner:
         By the partition's own flusher: of two syncs of one file at a time only one is told of an error.
         """
         log = partition.log
-        if not log.snapshots or log.snapshots[-1] < end_offset:
+        if log.snapshots.newest < end_offset:
             log.write_snapshot()
         flushed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         partition.flush(lambda error: None if flushed.done() else flushed.set_result(error))
@@ -164,7 +165,7 @@ class LogCleaner:
             raise LogOffline(log.offline) from error
         if error is not None:
             raise Uncleanable(str(error)) from error
-        if log.durable_snapshot < end_offset:
+        if log.snapshots.durable_offset < end_offset:
             raise Uncleanable(f"the producers of {log.name} could not be written down")
         await self._executor.run(self._folder.checkpoint)
 
@@ -226,13 +227,13 @@ class LogCleaner:
             raise Uncleanable(
                 f"The keys of one batch of {log.name} do not fit into log.cleaner.dedupe.buffer.size."
             )
-        log.first_dirty_offset = summary.next_dirty_offset
+        log.advance_first_dirty(summary.next_dirty_offset)
         await self._executor.run(self._folder.checkpoint)
 
     def _job(self, log: Log, found: Cleanable, config: BrokerConfig) -> CompactionJob:
         topic = log.config
         return CompactionJob(
-            folder=log.folder,
+            directory=log.directory,
             segments=tuple(
                 SegmentInput(segment.base_offset, segment.size)
                 for segment in log.segments[:-1]
@@ -269,10 +270,10 @@ class LogCleaner:
     async def _put_in_place(self, log: Log, group: GroupResult) -> None:
         swap = Swap(group.bases, group.has_transaction_index)
         cleaned = _segment_of(log, group, self._clock.now_ms())
-        disk, folder = log.disk, log.folder
+        disk, folder = log.disk, log.directory
 
         def announce() -> bool:
-            with log.gate.entered() as is_mine:
+            with log.close_guard.entered() as is_mine:
                 if not is_mine:
                     return False
                 if group.has_transaction_index:
@@ -284,7 +285,7 @@ class LogCleaner:
                 return True
 
         def finish() -> None:
-            with log.gate.entered() as is_mine:
+            with log.close_guard.entered() as is_mine:
                 if is_mine:
                     finish_swap(disk, folder, swap)
 
@@ -313,7 +314,7 @@ class LogCleaner:
     def _found_damage(self, partition: Partition, damage: CompactionDamage) -> None:
         log = partition.log
         if not damage.checksum_is_right:
-            log.note_corrupt(CorruptRange(damage.first_offset, damage.end_offset))
+            log.add_corrupt(CorruptRange(damage.first_offset, damage.end_offset))
         self.uncleanable.setdefault(partition.topic_id, {})[partition.index] = damage.reason
         raise Uncleanable(
             f"{log.name} cannot be compacted: {damage.reason} (segment {damage.segment}, byte {damage.position})."
@@ -326,23 +327,23 @@ def _is_current(log: Log, swap: Swap) -> bool:
 
 
 def _retract(log: Log) -> None:
-    with log.gate.entered() as is_mine:
+    with log.close_guard.entered() as is_mine:
         if is_mine:
-            retract_swap(log.disk, log.folder)
+            retract_swap(log.disk, log.directory)
 
 
 def _discard(log: Log) -> None:
     """What a pass leaves that failed; if that cannot be removed, the next pass or the next start does it."""
-    with log.gate.entered() as is_mine:
+    with log.close_guard.entered() as is_mine:
         try:
             if is_mine:
-                discard_cleaned(log.disk, log.folder)
+                discard_cleaned(log.disk, log.directory)
         except OSError as error:
             logger.warning("%s: what an unfinished compaction left cannot be removed: %s", log.name, error)
 
 
 def _segment_of(log: Log, group: GroupResult, now_ms: int) -> Segment:
-    segment = log.segment_at(group.bases[0], now_ms)
+    segment = log.new_segment(group.bases[0], now_ms)
     segment.size = group.size
     segment.first_timestamp = group.first_timestamp
     segment.max_timestamp = group.max_timestamp

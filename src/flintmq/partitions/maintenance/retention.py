@@ -44,7 +44,7 @@ async def retain(
         done.append(one)
         if one.expired is not None:
             going.append((partition, one.expired.start_offset))
-        elif partition.log.doomed:
+        elif partition.log.pending_delete:
             going.append((partition, partition.log.start_offset))
         if len(going) >= _PARTITIONS_AT_ONCE:
             await delete_records(going, folder=folder, executor=executor)

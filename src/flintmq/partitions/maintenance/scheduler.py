@@ -23,7 +23,7 @@ from flintmq.partitions.maintenance.scrub import Scrubber, verify_log
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.planning import dirtiest
-from flintmq.storage.damage import joined
+from flintmq.storage.corrupt_ranges import merge_ranges
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class MaintenanceScheduler:
             found = await verify_log(partition, self._executor, note)
         part.bytes_before = part.bytes_after = found.size
         part.records_before = part.records_after = found.records
-        part.damaged = joined(partition.log.corrupt)
+        part.damaged = merge_ranges(partition.log.corrupt)
 
 
 def _span(partition: Partition) -> int:

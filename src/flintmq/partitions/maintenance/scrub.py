@@ -116,7 +116,7 @@ async def scrub_piece(
     """Read on from `place`; what was read, or None at the end of what is sealed."""
     segments = log.segments if with_active else log.segments[:-1]
     at = next((at for at, one in enumerate(segments) if one.base_offset >= place.base_offset), None)
-    if at is None or not log.is_made:
+    if at is None or not log.is_created:
         return None
     segment = segments[at]
     following = log.segments[at + 1].base_offset if at + 1 < len(log.segments) else log.end_offset
@@ -142,7 +142,7 @@ async def scrub_piece(
     if segment.removed:
         return _NOTHING
     if found.damage is not None:
-        log.note_corrupt(found.damage)
+        log.add_corrupt(found.damage)
     place.position, place.next_offset = found.position, found.next_offset
     if found.position >= segment.size:
         place.base_offset, place.segment = segment.base_offset + 1, None

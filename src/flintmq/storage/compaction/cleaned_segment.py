@@ -1,7 +1,7 @@
 """A cleaned segment while it is written beside those that it will replace.
 
 Its files end in `.cleaned`, which no reader and no recovery takes for a part of the log. ORDER: every file is
-synced, then the folder, and only then is the segment reported; the swap is the broker's.
+synced, then the directory, and only then is the segment reported; the swap is the broker's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 class CleanedSegment:
     def __init__(
-        self, disk: Disk, folder: str, base_offset: int, *, index_interval_bytes: int, pace: Pace
+        self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, pace: Pace
     ) -> None:
         self._disk = disk
         self._pace = pace
         # Only its bookkeeping is used: it indexes what it is told of and opens no file.
         self._segment = Segment(
-            folder, base_offset, Descriptors(disk, 1), index_interval=index_interval_bytes, created_ms=0
+            directory, base_offset, Descriptors(disk, 1), index_interval=index_interval_bytes, created_ms=0
         )
         self._last_offset = base_offset - 1
         self._records = 0
@@ -68,7 +68,7 @@ class CleanedSegment:
         self._write_whole(TIME_INDEX, time_index)
         if aborted:
             self._write_whole(TXN_INDEX, encode_aborted(aborted))
-        self._disk.sync_dir(segment.folder)
+        self._disk.sync_dir(segment.directory)
         return GroupResult(
             bases=tuple(replaced.base_offset for replaced in group),
             size=segment.size,

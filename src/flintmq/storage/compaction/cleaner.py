@@ -195,7 +195,7 @@ class _Pass:
         job = self._job
         cleaned = CleanedSegment(
             self._disk,
-            job.folder,
+            job.directory,
             group[0].base_offset,
             index_interval_bytes=job.index_interval_bytes,
             pace=self._pace,
@@ -247,4 +247,4 @@ class _Pass:
         return self._disk.size(path) if self._disk.exists(path) else 0
 
     def _path(self, base_offset: int, suffix: str) -> str:
-        return f"{self._job.folder}/{file_name(base_offset, suffix)}"
+        return f"{self._job.directory}/{file_name(base_offset, suffix)}"

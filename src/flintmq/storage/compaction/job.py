@@ -23,7 +23,7 @@ class SegmentInput:
 class CompactionJob:
     """One pass over one log. Whoever asks sees to it that none of these segments changes meanwhile."""
 
-    folder: str
+    directory: str
     segments: tuple[SegmentInput, ...]
     """From the start of the log to the last one that begins below `end_offset`; never the active one."""
     first_dirty_offset: int

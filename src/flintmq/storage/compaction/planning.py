@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from flintmq.storage.log import Log
+from flintmq.storage.segment import segment_index
 
 
 class Cleanable(NamedTuple):
@@ -38,7 +39,7 @@ def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleana
     first_dirty = log.first_dirty_offset
     if not log.start_offset <= first_dirty <= log.end_offset:
         first_dirty = log.start_offset
-    end = log.segments[log.segment_index(log.last_stable_offset)].base_offset
+    end = log.segments[segment_index(log.segments, log.last_stable_offset)].base_offset
     clean_bytes = dirty_bytes = 0
     is_overdue = False
     for at, segment in enumerate(log.segments[:-1]):
@@ -58,7 +59,7 @@ def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleana
 
 
 def worth_cleaning(log: Log, now_ms: int) -> Cleanable | None:
-    if not log.config.compacts or log.offline is not None or not log.is_made:
+    if not log.config.compacts or log.offline is not None or not log.is_created:
         return None
     found = cleanable(log, now_ms)
     if not found.dirty_bytes or found.end_offset <= found.first_dirty_offset:

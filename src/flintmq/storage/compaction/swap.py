@@ -1,8 +1,8 @@
 """A cleaned segment takes the place of those it was made from, whatever happens meanwhile.
 
-`swap` in the log's folder says which segments one replaces. It is on stable storage before the first file is renamed
-and goes when the last one is gone, so a process that finds it finishes what it says; without it, files that end in
-`.cleaned` are what a pass left that did not get so far, and mean nothing.
+`swap` in the log's directory names the segments that one replaces. It is on stable storage before the first file is
+renamed and goes when the last one is gone, so a process that finds it finishes what it says; without it, files that
+end in `.cleaned` were left by a pass that did not get so far, and mean nothing.
 
     swap written · renamed, in one step of the loop · the other segments' files removed · swap removed
 
@@ -37,74 +37,74 @@ class Swap:
     has_transaction_index: bool
 
 
-def write_swap(disk: Disk, folder: str, swap: Swap) -> None:
+def write_swap(disk: Disk, directory: str, swap: Swap) -> None:
     """From here on the cleaned segment is the log's, now or at the next start."""
-    write_atomically(disk, f"{folder}/{SWAP_FILE}", msgspec.json.encode(swap))
+    write_atomically(disk, f"{directory}/{SWAP_FILE}", msgspec.json.encode(swap))
 
 
-def retract_swap(disk: Disk, folder: str) -> None:
+def retract_swap(disk: Disk, directory: str) -> None:
     """Take back what was not put in place: the log stays as it is.
 
     ORDER: the note goes BEFORE the cleaned files. Whoever finds it without them would still remove the segments
     that it names.
     """
-    _remove(disk, f"{folder}/{SWAP_FILE}")
-    disk.sync_dir(folder)
-    discard_cleaned(disk, folder)
+    _remove(disk, f"{directory}/{SWAP_FILE}")
+    disk.sync_dir(directory)
+    discard_cleaned(disk, directory)
 
 
-def discard_cleaned(disk: Disk, folder: str) -> None:
+def discard_cleaned(disk: Disk, directory: str) -> None:
     """Remove what a pass left that did not get so far as a note."""
-    if disk.exists(f"{folder}/{SWAP_FILE}"):
+    if disk.exists(f"{directory}/{SWAP_FILE}"):
         return
-    for name in disk.list(folder):
+    for name in disk.list(directory):
         if name.endswith(CLEANED) or name == f"{SWAP_FILE}.tmp":
-            _remove(disk, f"{folder}/{name}")
+            _remove(disk, f"{directory}/{name}")
 
 
-def rename_cleaned(disk: Disk, folder: str, swap: Swap) -> None:
+def rename_cleaned(disk: Disk, directory: str, swap: Swap) -> None:
     """Put the cleaned files in place. May be repeated."""
     base = swap.bases[0]
     if not swap.has_transaction_index:
-        _remove(disk, f"{folder}/{file_name(base, TXN_INDEX)}")
+        _remove(disk, f"{directory}/{file_name(base, TXN_INDEX)}")
     for suffix in _SUFFIXES:
-        cleaned = f"{folder}/{file_name(base, suffix)}{CLEANED}"
+        cleaned = f"{directory}/{file_name(base, suffix)}{CLEANED}"
         if disk.exists(cleaned):
-            disk.rename(cleaned, f"{folder}/{file_name(base, suffix)}")
+            disk.rename(cleaned, f"{directory}/{file_name(base, suffix)}")
 
 
-def finish_swap(disk: Disk, folder: str, swap: Swap) -> None:
+def finish_swap(disk: Disk, directory: str, swap: Swap) -> None:
     """Remove what was replaced, then the note. May be repeated.
 
     ORDER: the renaming is durable BEFORE anything is removed, the removals BEFORE the note about them goes, and
     that BEFORE another pass writes files of the same names, which the note would put in place half written.
     """
-    disk.sync_dir(folder)
+    disk.sync_dir(directory)
     for base in swap.bases[1:]:
         for suffix in _SUFFIXES:
-            _remove(disk, f"{folder}/{file_name(base, suffix)}")
-    disk.sync_dir(folder)
-    _remove(disk, f"{folder}/{SWAP_FILE}")
-    disk.sync_dir(folder)
+            _remove(disk, f"{directory}/{file_name(base, suffix)}")
+    disk.sync_dir(directory)
+    _remove(disk, f"{directory}/{SWAP_FILE}")
+    disk.sync_dir(directory)
 
 
-def resume_swap(disk: Disk, folder: str, names: Sequence[str]) -> bool:
+def resume_swap(disk: Disk, directory: str, names: Sequence[str]) -> bool:
     """Finish what a process that died had begun, and remove what it had not; True if there was any of it."""
     found = False
     if SWAP_FILE in names:
         found = True
         try:
-            swap = msgspec.json.decode(read_file(disk, f"{folder}/{SWAP_FILE}"), type=Swap)
+            swap = msgspec.json.decode(read_file(disk, f"{directory}/{SWAP_FILE}"), type=Swap)
         except msgspec.MsgspecError as error:
             # It was replaced atomically: only the disk can have done that.
-            raise CorruptionError(f"{folder}/{SWAP_FILE} makes no sense: {error}") from error
-        rename_cleaned(disk, folder, swap)
-        finish_swap(disk, folder, swap)
-        logger.info("%s: the swap of a compacted segment at offset %d is finished", folder, swap.bases[0])
+            raise CorruptionError(f"{directory}/{SWAP_FILE} makes no sense: {error}") from error
+        rename_cleaned(disk, directory, swap)
+        finish_swap(disk, directory, swap)
+        logger.info("%s: the swap of a compacted segment at offset %d is finished", directory, swap.bases[0])
     for name in names:
         if name.endswith(CLEANED):
             found = True
-            _remove(disk, f"{folder}/{name}")
+            _remove(disk, f"{directory}/{name}")
     return found
 
 

@@ -5,7 +5,7 @@ segment the process waits for another line, because the broker puts the segment 
 where a core has nothing else to do and keeps to the rate of its job, so that it yields to traffic.
 
 The standard input is its lifeline: when the other end is closed, or the broker dies, the process ends without a word
-at the next chunk of a file, for the next broker may start another one in the same folder. What it leaves, if it is
+at the next chunk of a file, for the next broker may start another one in the same directory. What it leaves, if it is
 killed, are files ending in `.cleaned`, which nobody reads. A process that a dead broker left may still be busy, with
 a long sync for instance: the next one waits until it is gone, else they would write each other's files.
 """
@@ -73,9 +73,9 @@ class Lifeline:
 
 
 @contextmanager
-def alone_in(folder: str) -> Iterator[None]:
+def alone_in(directory: str) -> Iterator[None]:
     """Wait until no other process compacts there. The lock goes with the process, however it ends."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -108,7 +108,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
     try:
         try:
-            with alone_in(job.folder):
+            with alone_in(job.directory):
                 _tell(sink, source, clean(RealDisk(), job, pace))
         except (OSError, FlintError) as error:
             _write(sink, CompactionFailure(reason=str(error)))

@@ -1,7 +1,7 @@
 """A little room on the disk, kept for making room.
 
 To delete records on a full disk, the new start of the log must first be written down, and there is no room for it.
-So a file of no content is kept in the data folder; when a checkpoint does not fit, it is given up, and made again
+So a file of no content is kept in the data directory; when a checkpoint does not fit, it is given up, and made again
 once the disk has room. It holds nothing and needs no sync: losing it only means that it is made again.
 """
 
@@ -18,9 +18,9 @@ RESERVE_BYTES = 1024 * 1024
 
 
 class DiskReserve:
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._path = f"{folder}/{RESERVE_FILE}"
+        self._path = f"{directory}/{RESERVE_FILE}"
         self._kept = False
 
     def keep(self) -> None:

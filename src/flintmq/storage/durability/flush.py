@@ -1,7 +1,7 @@
 """The work of making a log durable up to its end: which files are synced, and which are replaced, in order.
 
 It is prepared on the loop and run in a thread, so it holds what it needs: open files, encoded indexes, and a
-gate, which keeps it from touching a folder that has meanwhile been closed, deleted or given to another topic.
+guard, which keeps it from touching a directory that has meanwhile been closed, deleted or given to another topic.
 It decides nothing and knows no offsets but those it carries.
 """
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 EPOCHS_FILE = "leader-epoch-checkpoint"
 METADATA_FILE = "partition.metadata"
 FLUSH_FAILED = "flush-failed"
-"""Left in a folder by a failed fsync, for the next process on this machine.
+"""Left in a directory by a failed fsync, for the next process on this machine.
 
 The kernel marks pages clean that never reached the disk, and serves them from memory until it is rebooted.
 A process that finds this file rewrites what it found above the recovery point. It need not be durable: a
@@ -43,7 +43,7 @@ class NoSpace(StorageError):
 
 
 class CloseGuard:
-    """Open while the folder is this log's. A thread replaces files only inside it."""
+    """Open while the directory is this log's. A thread replaces files only inside it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class CloseGuard:
 
     @contextmanager
     def entered(self) -> Iterator[bool]:
-        """Whether the folder is still this log's, which it stays until the end of the block."""
+        """Whether the directory is still this log's, which it stays until the end of the block."""
         with self._lock:
             yield not self._shut
 
@@ -81,7 +81,7 @@ class CloseGuard:
                 write_plainly(disk, path, b"")
 
 
-class Sealed(NamedTuple):
+class SealedSegment(NamedTuple):
     """A segment that is complete but not yet flushed, with the contents of its index files."""
 
     segment: Segment
@@ -98,11 +98,11 @@ class Flush:
         self,
         *,
         disk: Disk,
-        gate: CloseGuard,
-        folder: str,
+        close_guard: CloseGuard,
+        directory: str,
         end_offset: int,
         active: Segment,
-        sealed: list[Sealed],
+        sealed: list[SealedSegment],
         snapshot: str | None,
         snapshot_offset: int,
         metadata: bytes,
@@ -116,15 +116,15 @@ class Flush:
         self._snapshot = snapshot
         self._file = active.open()
         self._disk = disk
-        self._gate = gate
-        self._folder = folder
+        self._close_guard = close_guard
+        self._directory = directory
         self._metadata = metadata
         self._epochs = epochs
         self._names_are_durable = names_are_durable
 
     def run(self) -> None:
         """ORDER: data before the indexes that point into it, both before the names that lead to them."""
-        with self._gate.syncing:
+        with self._close_guard.syncing:
             self._run()
 
     def _run(self) -> None:
@@ -135,14 +135,14 @@ class Flush:
                 self._sync_sealed(sealed)
             self._file.sync()
             if not self._names_are_durable:
-                self._gate.replace(self._disk, f"{self._folder}/{METADATA_FILE}", self._metadata)
-                self._gate.replace(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs)
-                self._disk.sync_dir(self._folder.rpartition("/")[0])
+                self._close_guard.replace(self._disk, f"{self._directory}/{METADATA_FILE}", self._metadata)
+                self._close_guard.replace(self._disk, f"{self._directory}/{EPOCHS_FILE}", self._epochs)
+                self._disk.sync_dir(self._directory.rpartition("/")[0])
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
                 # An open, for no sync fails like that.
-                raise NoSpace(f"No descriptor is left for the files of {self._folder}.") from error
-            self._gate.sync_failed = True
+                raise NoSpace(f"No descriptor is left for the files of {self._directory}.") from error
+            self._close_guard.sync_failed = True
             self._leave_mark()
             raise
 
@@ -151,9 +151,9 @@ class Flush:
 
         The data itself is synced file by file all the same: only that reports errors.
         """
-        with self._gate.syncing:
-            if self._gate.sync_failed:
-                raise StorageError(f"A sync in {self._folder} has failed.")
+        with self._close_guard.syncing:
+            if self._close_guard.sync_failed:
+                raise StorageError(f"A sync in {self._directory} has failed.")
             self._run_at_stop()
 
     def _run_at_stop(self) -> None:
@@ -181,11 +181,11 @@ class Flush:
         for sealed in self.sealed:
             (sealed.file or self._disk.open(sealed.segment.path(LOG))).sync()
         self._file.sync()
-        self._disk.open(f"{self._folder}/{METADATA_FILE}").sync()
-        self._disk.sync_dir(self._folder)
-        self._disk.sync_dir(self._folder.rpartition("/")[0])
+        self._disk.open(f"{self._directory}/{METADATA_FILE}").sync()
+        self._disk.sync_dir(self._directory)
+        self._disk.sync_dir(self._directory.rpartition("/")[0])
 
-    def _sync_sealed(self, sealed: Sealed) -> None:
+    def _sync_sealed(self, sealed: SealedSegment) -> None:
         segment, file, positions, times = sealed
         if segment.removed:
             return
@@ -200,12 +200,12 @@ class Flush:
         # takes it that there are none.
         if segment.aborted:
             aborted = encode_aborted(segment.aborted)
-            self._gate.replace(self._disk, segment.path(TXN_INDEX), aborted, segment)
-        self._gate.replace(self._disk, segment.path(INDEX), positions, segment)
-        self._gate.replace(self._disk, segment.path(TIME_INDEX), times, segment)
+            self._close_guard.replace(self._disk, segment.path(TXN_INDEX), aborted, segment)
+        self._close_guard.replace(self._disk, segment.path(INDEX), positions, segment)
+        self._close_guard.replace(self._disk, segment.path(TIME_INDEX), times, segment)
 
     def _sync_snapshot(self, path: str) -> None:
-        with self._gate.entered() as is_mine:
+        with self._close_guard.entered() as is_mine:
             if not is_mine:
                 return
             file = self._disk.open(path)
@@ -213,17 +213,17 @@ class Flush:
                 file.sync()
             finally:
                 file.close()
-            self._disk.sync_dir(self._folder)
+            self._disk.sync_dir(self._directory)
 
     def _leave_mark(self) -> None:
         try:
-            self._gate.mark(self._disk, f"{self._folder}/{FLUSH_FAILED}")
+            self._close_guard.mark(self._disk, f"{self._directory}/{FLUSH_FAILED}")
         except OSError as error:
-            logger.error("%s/%s could not be written either: %s", self._folder, FLUSH_FAILED, error)
+            logger.error("%s/%s could not be written either: %s", self._directory, FLUSH_FAILED, error)
 
 
 def encode_metadata(topic_id: bytes) -> bytes:
-    """Kafka's `partition.metadata`: which topic a folder belongs to, whatever its name says."""
+    """Kafka's `partition.metadata`: which topic a directory belongs to, whatever its name says."""
     return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
 
 

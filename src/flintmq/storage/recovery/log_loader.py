@@ -1,4 +1,4 @@
-"""Opening a log from its folder. Only CRCs are trusted.
+"""Opening a log from its directory. Only CRCs are trusted.
 
 After a clean stop the files are taken as they are, but for cheap checks. After an unclean one every segment
 that reaches above the recovery point is scanned: the log is cut at the first batch that is not sound, and
@@ -15,22 +15,36 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from flintmq.effects import ASIDE, Disk, read_file
+from flintmq.effects import ASIDE, read_file
 from flintmq.errors import CorruptionError
+from flintmq.metrics import LogCounters
+from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.swap import resume_swap
-from flintmq.storage.durability.flush import EPOCHS_FILE, FLUSH_FAILED, NoSpace
+from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.durability.flush import EPOCHS_FILE, FLUSH_FAILED, NoSpace, SealedSegment
 from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from flintmq.storage.leader_epochs import LeaderEpochs
-from flintmq.storage.log import CorruptRange, Log
+from flintmq.storage.limits import LOG_LIMITS, LogLimits
+from flintmq.storage.log import Log, LogState
+from flintmq.storage.partition_dir import PartitionDir
+from flintmq.storage.producer_snapshots import ProducerSnapshots
 from flintmq.storage.recovery.segment_scan import SegmentScan, scan
 from flintmq.storage.recovery.state_replay import replay
-from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
+from flintmq.storage.segment import (
+    INDEX,
+    LOG,
+    NAME_DIGITS,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    Segment,
+    file_name,
+)
 
 logger = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
-_NAME_DIGITS = 20
 
 
 @dataclass(slots=True)
@@ -44,21 +58,56 @@ class Recovery:
     quarantined: list[CorruptRange] = field(default_factory=list)
 
 
-def open_log(log: Log, *, clean: bool, recovery_point: int, start_offset: int, now_ms: int) -> Recovery:
-    """Fill `log`, fresh from its constructor, with what its folder holds."""
-    # Known even if the rest fails: checkpoints are written from these.
-    log.start_offset, log.recovery_point = start_offset, recovery_point
-    return _Opening(log, clean=clean, recovery_point=recovery_point, now_ms=now_ms).run(start_offset)
+def open_log(
+    partition_dir: PartitionDir,
+    config: TopicConfig,
+    *,
+    clean: bool,
+    recovery_point: int,
+    start_offset: int,
+    now_ms: int,
+    first_dirty_offset: int = 0,
+    counters: LogCounters | None = None,
+    limits: LogLimits = LOG_LIMITS,
+) -> tuple[Log, Recovery]:
+    """Build a log from what its directory holds."""
+    loader = LogLoader(
+        partition_dir, config, clean=clean, recovery_point=recovery_point, now_ms=now_ms, limits=limits
+    )
+    state, report = loader.load(start_offset)
+    state.first_dirty_offset = first_dirty_offset
+    log = Log(partition_dir, config, state, counters=counters, limits=limits)
+    if not log.segments:
+        log.add_segment(log.end_offset, now_ms)
+    if log.active.offset_index is None:
+        raise AssertionError(f"{log.name} has no active segment")
+    loader.make_durable(log)
+    log.advance(log.end_offset)
+    return log, report
 
 
-class _Opening:
-    def __init__(self, log: Log, *, clean: bool, recovery_point: int, now_ms: int) -> None:
-        self._log = log
-        self._disk: Disk = log.disk
+class LogLoader:
+    def __init__(
+        self,
+        partition_dir: PartitionDir,
+        config: TopicConfig,
+        *,
+        clean: bool,
+        recovery_point: int,
+        now_ms: int,
+        limits: LogLimits,
+    ) -> None:
+        self._dir = partition_dir
+        self._disk = partition_dir.disk
+        self._config = config
         self._clean = clean
         self._recovery_point = recovery_point
         self._now_ms = now_ms
         self._report = Recovery()
+        self._state = LogState(
+            snapshots=ProducerSnapshots(self._disk, partition_dir.path, limits=limits),
+            last_flush_ms=now_ms,
+        )
         self._flush_failed = False
         self._epochs_are_lost = False
         # Names of the `.txnindex` files that there are.
@@ -68,61 +117,69 @@ class _Opening:
         self._scanned: dict[int, Segment] = {}
         self._first_marked: int | None = None
 
-    def run(self, start_offset: int) -> Recovery:
-        log = self._log
+    def load(self, start_offset: int) -> tuple[LogState, Recovery]:
+        state = self._state
         bases = self._without_obsolete(self._tidy(), start_offset)
         self._load_epochs(max(start_offset, bases[0]) if bases else start_offset)
         for at, base in enumerate(bases):
             following = bases[at + 1] if at + 1 < len(bases) else None
-            segment = log.segment_at(base, self._now_ms)
+            segment = self._new_segment(base)
             if following is not None and (self._clean or following <= self._recovery_point):
                 self._load_sealed(segment, following)
             elif following is None and self._clean and self._load_active(segment):
                 pass
             elif not self._recover(segment, following):
-                self._drop([log.segment_at(later, self._now_ms) for later in bases[at + 1 :]])
+                self._drop([self._new_segment(later) for later in bases[at + 1 :]])
                 break
-        if log.segments and start_offset > log.end_offset:
+        if state.segments and start_offset > state.end_offset:
             # The start moved durably, the records it moved over were lost unsynced: nothing below it may return.
-            self._drop(log.segments)
-            log.segments, log.sealed, log.corrupt = [], [], []
-        if not log.segments:
-            log.end_offset = start_offset
-            log.add_segment(start_offset, self._now_ms)
-        if log.active.offset_index is None:
-            raise AssertionError(f"{log.name} has no active segment")
-        log.start_offset = max(start_offset, log.segments[0].base_offset)
-        log.epochs.truncate_from_start(log.start_offset)
-        log.epochs.truncate_from_end(log.end_offset)
-        log.recovery_point = log.end_offset if self._clean else min(self._recovery_point, log.end_offset)
-        log.last_flush_ms = self._now_ms
-        replay(log, self._scanned, self._first_marked)
-        self._rewrite_snapshots()
-        self._forget_aborted()
-        self._make_durable()
-        log.advance(log.end_offset)
-        return self._report
+            self._drop(state.segments)
+            state.segments, state.sealed, state.corrupt = [], [], []
+        if state.segments:
+            state.start_offset = max(start_offset, state.segments[0].base_offset)
+        else:
+            state.start_offset = state.end_offset = start_offset
+        state.epochs.truncate_from_start(state.start_offset)
+        state.epochs.truncate_from_end(state.end_offset)
+        state.recovery_point = (
+            state.end_offset if self._clean else min(self._recovery_point, state.end_offset)
+        )
+        state.snapshots.load(state.end_offset)
+        state.producers = replay(state, self._dir, self._scanned, self._first_marked)
+        if self._must_be_durable and not self._clean:
+            # As it is done for segments: a sync may have failed in the process before.
+            state.snapshots.rewrite()
+        self._remove_obsolete_aborted()
+        return state, self._report
+
+    @property
+    def _must_be_durable(self) -> bool:
+        """Whether what was found may be served only once it is surely on disk."""
+        return self._flush_failed or self._config.flush_messages == 1
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return self._dir.new_segment(base_offset, self._config, self._now_ms)
 
     def _tidy(self) -> list[int]:
         """The base offsets of the segments there are. What was written aside, or belongs to none, is removed."""
-        folder = self._log.folder
-        names = self._disk.list(folder)
-        if resume_swap(self._disk, folder, names):
-            names = self._disk.list(folder)
+        directory = self._dir.path
+        names = self._disk.list(directory)
+        if resume_swap(self._disk, directory, names):
+            names = self._disk.list(directory)
         if any(name.endswith(SNAPSHOT + ASIDE) for name in names):
-            self._disk.sync_dir(folder)
+            self._disk.sync_dir(directory)
         present = set(names)
         self._flush_failed = FLUSH_FAILED in present
         bases = []
         for name in names:
             stem, dot, suffix = name.partition(".")
-            is_numbered = stem.isdigit() and len(stem) == _NAME_DIGITS
+            is_numbered = stem.isdigit() and len(stem) == NAME_DIGITS
             if is_numbered and dot + suffix == TXN_INDEX:
                 self._aborted_files.add(name)
             if name.endswith(ASIDE) or (
                 is_numbered and dot + suffix in (INDEX, TIME_INDEX, TXN_INDEX) and stem + LOG not in present
             ):
-                self._disk.remove(f"{folder}/{name}")
+                self._disk.remove(f"{directory}/{name}")
             elif is_numbered and dot + suffix == LOG:
                 bases.append(int(stem))
         return sorted(bases)
@@ -132,20 +189,20 @@ class _Opening:
         obsolete = 0
         while obsolete + 1 < len(bases) and bases[obsolete + 1] <= start_offset:
             obsolete += 1
-        self._log.remove_files([self._log.segment_at(base, self._now_ms) for base in bases[:obsolete]])
+        self._dir.remove_files([self._new_segment(base) for base in bases[:obsolete]])
         return bases[obsolete:]
 
     # ---- leader epochs
 
     def _load_epochs(self, first_offset: int) -> None:
-        path = f"{self._log.folder}/{EPOCHS_FILE}"
+        path = f"{self._dir.path}/{EPOCHS_FILE}"
         if not self._disk.exists(path):
             self._epochs_are_lost = True
             return
         try:
             epochs = LeaderEpochs.decode(read_file(self._disk, path))
             if epochs.first_offset <= first_offset:
-                self._log.epochs = epochs
+                self._state.epochs = epochs
             else:
                 # Records were about to be deleted; the epochs below the new start were written without them.
                 self._epochs_are_lost = True
@@ -159,7 +216,7 @@ class _Opening:
         False if the batches make no sense.
         """
         if self._epochs_are_lost:
-            epochs = self._log.epochs
+            epochs = self._state.epochs
             try:
                 for _, header in segment.walk(0):
                     if header.leader_epoch > epochs.latest:
@@ -172,7 +229,7 @@ class _Opening:
 
     def _load_sealed(self, segment: Segment, following: int) -> None:
         """A segment below the recovery point: on stable storage once, its indexes in files."""
-        log = self._log
+        state = self._state
         segment.size = size = self._disk.size(segment.path(LOG))
         # One that ends at the recovery point may have been sealed after the flush that brought it there: then
         # its index files, if there are any, are those of an earlier stop.
@@ -184,20 +241,20 @@ class _Opening:
             and self._load_aborted(segment, following)
         ):
             self._read_max_timestamp(segment)
-            if log.config.compacts:
+            if self._config.compacts:
                 self._read_first_timestamp(segment)
             segment.drop_indexes()
-            log.segments.append(segment)
-            log.end_offset = following
+            state.segments.append(segment)
+            state.end_offset = following
             return
         if indexed:
             self._report.indexes_rebuilt += 1
             logger.warning("the indexes of %s are missing or damaged; rebuilding them", segment.path(LOG))
         self._report.segments_scanned += 1
-        found = scan(segment, size, expected=segment.base_offset, contiguous=False, epochs=log.epochs)
+        found = scan(segment, size, expected=segment.base_offset, contiguous=False, epochs=state.epochs)
         self._note_scanned(segment, found)
-        log.segments.append(segment)
-        log.end_offset = following
+        state.segments.append(segment)
+        state.end_offset = following
         # Behind the last batch there may still be what was preallocated: a power loss undid that it was cut.
         if found.end_offset == following or (found.end_position == size and found.end_offset < following):
             if found.end_position < size:
@@ -205,10 +262,10 @@ class _Opening:
                 file = segment.open()
                 file.truncate(found.end_position)
                 file.sync()
-            log.sealed_by_recovery(segment)
+            self._seal(segment)
             return
         bad = CorruptRange(found.end_offset, following)
-        log.corrupt.append(bad)
+        state.corrupt.append(bad)
         self._report.quarantined.append(bad)
         logger.error(
             "%s is damaged at byte %d: offsets %d to %d are refused with CORRUPT_MESSAGE; the rest is served",
@@ -276,7 +333,7 @@ class _Opening:
         if found.has_markers and self._first_marked is None:
             self._first_marked = segment.base_offset
 
-    def _forget_aborted(self) -> None:
+    def _remove_obsolete_aborted(self) -> None:
         """The files about aborted transactions in segments that turned out to have none.
 
         ORDER: where there are some the old file, whatever it says, is there until a flush replaces it. Without one
@@ -289,7 +346,7 @@ class _Opening:
 
     def _load_active(self, segment: Segment) -> bool:
         """After a clean stop: the indexes from their files, then a walk over the few batches behind them."""
-        log, disk = self._log, self._disk
+        disk = self._disk
         segment.size = end = disk.size(segment.path(LOG))
         if not self._index_files_are_sound(segment, None):
             return False
@@ -321,36 +378,36 @@ class _Opening:
             return False
         segment.adopt(offsets, times)
         self._read_max_timestamp(segment)
-        log.segments.append(segment)
-        log.end_offset = end_offset
+        self._state.segments.append(segment)
+        self._state.end_offset = end_offset
         return True
 
     # ---- scanning
 
     def _recover(self, segment: Segment, following: int | None) -> bool:
         """Scan a segment that may not have reached the disk; False if the log ends in it."""
-        log = self._log
+        state, config = self._state, self._config
         path = segment.path(LOG)
         size = self._disk.size(path)
         # What the checkpoint says of batches from here on may be of a history that was cut.
-        log.epochs.truncate_from_end(segment.base_offset)
+        state.epochs.truncate_from_end(segment.base_offset)
         # Compaction leaves holes, but only below the recovery point.
         found = scan(
             segment,
             size,
             expected=segment.base_offset,
-            contiguous=not log.config.compacts,
-            epochs=log.epochs,
+            contiguous=not config.compacts,
+            epochs=state.epochs,
         )
         self._report.segments_scanned += 1
         self._note_scanned(segment, found)
-        log.segments.append(segment)
-        log.end_offset = found.end_offset
+        state.segments.append(segment)
+        state.end_offset = found.end_offset
         if found.end_position < size:
             file = segment.open()
             file.truncate(found.end_position)
             file.sync()
-            if not (found.rest_is_zeros and log.config.preallocate):
+            if not (found.rest_is_zeros and config.preallocate):
                 self._report.bytes_cut += size - found.end_position
                 logger.warning(
                     "%s: cut %d bytes after offset %d that are not a sound batch",
@@ -360,7 +417,7 @@ class _Opening:
                 )
         if self._flush_failed:
             _rewrite(segment, 0)
-        elif log.config.flush_messages == 1:
+        elif config.flush_messages == 1:
             # The process may have been killed after a sync that failed, before it could leave its mark.
             unsafe = segment.locate(self._disk, self._recovery_point)
             if unsafe is not None:
@@ -370,8 +427,12 @@ class _Opening:
         if found.end_offset != following:
             # A gap here is the lost end of this segment: what follows was never acknowledged as durable.
             return False
-        log.sealed_by_recovery(segment)
+        self._seal(segment)
         return True
+
+    def _seal(self, segment: Segment) -> None:
+        """A scanned segment with others after it: its index files are written with the next flush."""
+        self._state.sealed.append(SealedSegment(segment, None, *segment.seal()))
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -381,24 +442,14 @@ class _Opening:
             logger.warning(
                 "%s: dropped with %d bytes, because the log is cut before it", segment.path(LOG), size
             )
-        self._log.remove_files(segments)
-        self._disk.sync_dir(self._log.folder)
+        self._dir.remove_files(segments)
+        self._disk.sync_dir(self._dir.path)
 
-    def _rewrite_snapshots(self) -> None:
-        """As it is done for segments: a sync may have failed in the process before."""
-        if self._clean or not (self._flush_failed or self._log.config.flush_messages == 1):
-            return
-        for offset in self._log.snapshots:
-            file = self._disk.open(f"{self._log.folder}/{file_name(offset, SNAPSHOT)}")
-            try:
-                file.pwrite(file.pread(file.size(), 0), 0)
-            finally:
-                file.close()
+    # ---- durability
 
-    def _make_durable(self) -> None:
-        """Before it is served, where being served means being on disk."""
-        log = self._log
-        if self._clean or not (self._flush_failed or (log.config.flush_messages == 1 and log.unflushed)):
+    def make_durable(self, log: Log) -> None:
+        """Sync the log before it is served, where being served means being on disk."""
+        if self._clean or not (self._flush_failed or (self._must_be_durable and log.unflushed)):
             return
         flush = log.prepare_flush()
         try:
@@ -409,7 +460,7 @@ class _Opening:
             return
         log.flushed(flush, self._now_ms)
         if self._flush_failed:
-            self._disk.remove(f"{log.folder}/{FLUSH_FAILED}")
+            self._disk.remove(f"{self._dir.path}/{FLUSH_FAILED}")
 
 
 def _rewrite(segment: Segment, start: int) -> None:

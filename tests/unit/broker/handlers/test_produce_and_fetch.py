@@ -17,7 +17,8 @@ from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.fetch import encode_response
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from flintmq.storage.log import Isolation
+from flintmq.storage import reader
+from flintmq.storage.visibility import Isolation
 from support.broker.single_broker import SingleBroker
 from support.cli.manual import ManualExecutor
 from support.wire.wire import batch_of, fetch_request, produce_request, records_in, values_of
@@ -80,7 +81,7 @@ def fetched(request: Request | None) -> FetchResponse:
 
 
 def stored(broker: SingleBroker, topic: str, index: int = 0) -> list[bytes | None]:
-    found = broker.partition(topic, index).log.read(0, 1 << 20, Isolation.LOG_END, at_least_one=True)
+    found = reader.read(broker.partition(topic, index).log, 0, 1 << 20, Isolation.LOG_END, at_least_one=True)
     return [] if found is None else [record.value for record in records_in(found.read())]
 
 

@@ -14,10 +14,12 @@ from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogClea
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.record import build_batch
+from flintmq.storage import reader
 from flintmq.storage.compaction.swap import CLEANED, SWAP_FILE
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.durability import offset_checkpoint
-from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.segment import LOG
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
 from support.wire.batches import split
@@ -68,14 +70,16 @@ class Bench:
         log = self.partition.log
         found: list[tuple[bytes | None, bytes | None]] = []
         offset = log.start_offset
-        while (part := log.read(offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)) is not None:
+        while (
+            part := reader.read(log, offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        ) is not None:
             data = part.read()
             found += [(one.key, one.value) for one in records_in(data) if one.offset >= log.start_offset]
             offset = split(data)[-1][0].last_offset + 1
         return found
 
     def left_behind(self) -> list[str]:
-        names = self.disk.list(self.partition.log.folder)
+        names = self.disk.list(self.partition.log.directory)
         return [name for name in names if name.endswith((CLEANED, ".tmp")) or name == SWAP_FILE]
 
     def at(self, operation: str, ending: str, action: Callable[[], object]) -> None:
@@ -127,7 +131,7 @@ def test_what_is_in_the_active_segment_waits_unless_it_is_forced(broker: SingleB
 def test_a_log_without_files_has_nothing_to_compact(broker: SingleBroker) -> None:
     bench = Bench(broker)
     assert bench.compact().passes == 0
-    assert not bench.disk.exists(bench.partition.log.folder)
+    assert not bench.disk.exists(bench.partition.log.directory)
 
 
 def test_the_recovery_point_is_on_disk_before_a_segment_gets_holes(broker: SingleBroker) -> None:
@@ -222,7 +226,7 @@ def test_a_log_deleted_under_a_pass_is_left_alone(broker: SingleBroker) -> None:
     bench = Bench(broker)
     bench.fill()
     partition = bench.partition
-    folder = partition.log.folder
+    folder = partition.log.directory
 
     def delete() -> None:
         bench.broker.services.partitions.folder.delete("t", 0)
@@ -245,15 +249,15 @@ def test_damage_makes_a_log_uncleanable_and_its_range_is_refused(broker: SingleB
     assert bench.cleaner.gave_up(bench.partition)
     assert log.corrupt == [CorruptRange(header.base_offset, header.last_offset + 1)]
     with pytest.raises(CorruptionError):
-        log.read(header.base_offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
-    assert log.read(header.last_offset + 1, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        reader.read(log, header.base_offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    assert reader.read(log, header.last_offset + 1, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     assert bench.left_behind() == []
 
 
 def test_a_reader_in_the_middle_of_a_replaced_segment_gets_the_old_bytes(broker: SingleBroker) -> None:
     bench = Bench(broker)
     bench.fill()
-    part = bench.partition.log.read(0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+    part = reader.read(bench.partition.log, 0, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     assert part is not None
     before = part.read()
     bench.compact()
@@ -267,9 +271,9 @@ def test_the_last_batch_of_a_producer_is_known_after_compaction_and_a_crash(brok
         bench.append(b"k0", b"%d" % sequence, base_sequence=sequence, **options)
     bench.fill()
     bench.compact()
-    for name in bench.disk.list(bench.partition.log.folder):
+    for name in bench.disk.list(bench.partition.log.directory):
         if name.endswith(".snapshot"):
-            bench.disk.remove(f"{bench.partition.log.folder}/{name}")
+            bench.disk.remove(f"{bench.partition.log.directory}/{name}")
     again = SingleBroker(bench.loop, {}, bench.disk.kill())
     partition = again.partition("t")
     end = partition.log.end_offset

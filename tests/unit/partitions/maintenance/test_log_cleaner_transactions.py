@@ -17,9 +17,10 @@ from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogClea
 from flintmq.partitions.partition import Partition
 from flintmq.records.markers import Marker
 from flintmq.records.record import build_batch
+from flintmq.storage import reader
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted
-from flintmq.storage.log import Isolation
 from flintmq.storage.segment import TXN_INDEX
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
 from support.log.committed import read_committed, without_aborted
@@ -169,9 +170,9 @@ def test_a_reader_that_was_given_a_range_filters_it_by_what_it_was_told_with_it(
     bench = Bench(broker)
     bench.fill()
     log = bench.partition.log
-    part = log.read(0, PLENTY, Isolation.READ_COMMITTED, at_least_one=True)
+    part = reader.read(log, 0, PLENTY, Isolation.READ_COMMITTED, at_least_one=True)
     assert part is not None
-    aborted = log.aborted_in(part, 0)
+    aborted = reader.aborted_transactions(log, part, 0)
     before = without_aborted(part.read(), aborted)
     bench.compact()
     assert without_aborted(part.read(), aborted) == before

@@ -11,8 +11,10 @@ import pytest
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.maintenance.scheduler import Action, MaintenanceTask, PartitionTask, TaskState
 from flintmq.records.record import build_batch
-from flintmq.storage.log import CorruptRange, Isolation
+from flintmq.storage import reader
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.segment import LOG
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
 
@@ -65,9 +67,9 @@ def test_retention_comes_by_when_its_interval_is_over(start: Start) -> None:
     assert log.start_offset == 0
     tick(broker, 1)
     assert (log.start_offset, log.end_offset, len(log.segments)) == (10, 10, 1)
-    assert len([name for name in broker.disk.list(log.folder) if name.endswith(LOG)]) == 1
+    assert len([name for name in broker.disk.list(log.directory) if name.endswith(LOG)]) == 1
     with pytest.raises(RequestError) as refused:
-        log.read(9, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        reader.read(log, 9, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

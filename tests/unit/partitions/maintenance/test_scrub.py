@@ -41,7 +41,7 @@ def filled(broker: SingleBroker, keys: bytes) -> Partition:
 
 
 def overwrite(broker: SingleBroker, partition: Partition, position: int, data: bytes) -> None:
-    file = broker.disk.open(f"{partition.log.folder}/{0:020d}{LOG}")
+    file = broker.disk.open(f"{partition.log.directory}/{0:020d}{LOG}")
     file.pwrite(data, position)
     file.close()
 

@@ -30,7 +30,7 @@ from flintmq.storage.compaction.job import (
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import LOG, TXN_INDEX
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_on_disk import FOLDER, NOW_MS, LogOnDisk
+from support.log.log_on_disk import DIRECTORY, NOW_MS, LogOnDisk
 from support.wire.batches import split
 
 ALL_FILES = (".index", ".log", ".timeindex", ".txnindex")
@@ -45,7 +45,7 @@ def three_segments(log: LogOnDisk) -> LogOnDisk:
 
 
 def files(log: LogOnDisk) -> dict[str, bytes]:
-    return {name: read_file(log.disk, f"{FOLDER}/{name}") for name in log.disk.list(FOLDER)}
+    return {name: read_file(log.disk, f"{DIRECTORY}/{name}") for name in log.disk.list(DIRECTORY)}
 
 
 def groups(events: Sequence[object]) -> list[GroupResult]:
@@ -96,7 +96,7 @@ def test_groups_are_made_one_after_the_other() -> None:
     events = clean(log.disk, log.job(segment_bytes=1))
     first = next(event for event in events if isinstance(event, GroupResult))
     # The next one is not begun before the caller asks for it, so that this one can be swapped in.
-    assert [name for name in log.disk.list(FOLDER) if name.endswith(CLEANED)] == [
+    assert [name for name in log.disk.list(DIRECTORY) if name.endswith(CLEANED)] == [
         f"{0:020d}{suffix}{CLEANED}" for suffix in (".index", ".log", ".timeindex")
     ]
     log.swap(first)
@@ -324,7 +324,7 @@ def test_a_full_disk_leaves_nothing_of_the_group_behind() -> None:
 def test_left_overs_of_a_process_that_died_are_replaced() -> None:
     log = three_segments(LogOnDisk())
     for suffix in ALL_FILES:
-        write_plainly(log.disk, f"{FOLDER}/{0:020d}{suffix}{CLEANED}", bytes(5000))
+        write_plainly(log.disk, f"{DIRECTORY}/{0:020d}{suffix}{CLEANED}", bytes(5000))
     log.clean()
     expected = three_segments(LogOnDisk())
     expected.clean()

@@ -33,7 +33,7 @@ def test_everything_but_the_active_segment_may_be_compacted() -> None:
 
 def test_what_was_compacted_counts_as_clean() -> None:
     log = log_of(3, 2, 1)
-    log.first_dirty_offset = 2
+    log.advance_first_dirty(2)
     found = cleanable(log, NOW_MS)
     assert (found.first_dirty_offset, found.end_offset) == (2, 3)
     assert (found.clean_bytes, found.dirty_bytes) == (2 * log.segments[0].size, log.segments[0].size)
@@ -43,9 +43,9 @@ def test_what_was_compacted_counts_as_clean() -> None:
 def test_a_first_dirty_offset_outside_the_log_means_nothing_is_clean() -> None:
     """After a deletion it lies below the log; above its end only a checkpoint of another log can have it."""
     log = log_of(3, 2, 1)
-    log.first_dirty_offset = 99
+    log.advance_first_dirty(99)
     assert cleanable(log, NOW_MS).first_dirty_offset == 0
-    log.first_dirty_offset = 1
+    log.advance_first_dirty(1)
     log.advance_start(2)
     found = cleanable(log, NOW_MS)
     assert (found.first_dirty_offset, found.end_offset, found.clean_bytes) == (2, 3, 0)
@@ -61,7 +61,7 @@ def test_young_records_wait_and_so_does_all_behind_them() -> None:
 def test_a_clean_segment_does_not_make_the_dirty_ones_wait_for_its_age() -> None:
     log = log_of(0, 3 * HOUR, min_compaction_lag_ms=HOUR)
     assert cleanable(log, NOW_MS).end_offset == 0
-    log.first_dirty_offset = 1
+    log.advance_first_dirty(1)
     assert cleanable(log, NOW_MS).end_offset == 2
 
 
@@ -87,9 +87,9 @@ def test_what_an_open_transaction_began_is_left_alone_with_all_behind_it() -> No
 
 def test_it_is_worth_it_when_the_dirty_share_is_above_the_ratio() -> None:
     log = log_of(4, 3, 2, 1, min_cleanable_dirty_ratio=0.5)
-    log.first_dirty_offset = 2
+    log.advance_first_dirty(2)
     assert worth_cleaning(log, NOW_MS) is None
-    log.first_dirty_offset = 1
+    log.advance_first_dirty(1)
     found = worth_cleaning(log, NOW_MS)
     assert found is not None
     assert found.ratio == 0.75
@@ -97,16 +97,16 @@ def test_it_is_worth_it_when_the_dirty_share_is_above_the_ratio() -> None:
 
 def test_a_record_that_has_waited_too_long_makes_it_worth_it_whatever_the_ratio() -> None:
     log = log_of(9, 8, 7, 2 * HOUR, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR)
-    log.first_dirty_offset = 3
+    log.advance_first_dirty(3)
     assert worth_cleaning(log, NOW_MS) is not None
-    log.first_dirty_offset = 0
+    log.advance_first_dirty(0)
     assert worth_cleaning(log, NOW_MS) is not None
     assert worth_cleaning(log, NOW_MS - 2 * HOUR) is None
 
 
 def test_nothing_dirty_is_never_worth_it() -> None:
     log = log_of(3 * HOUR, min_cleanable_dirty_ratio=0.0, max_compaction_lag_ms=1)
-    log.first_dirty_offset = 1
+    log.advance_first_dirty(1)
     append(log, produced(b"active", timestamp=NOW_MS - 3 * HOUR))
     assert worth_cleaning(log, NOW_MS) is None
     assert cleanable(log, NOW_MS).ratio == 0.0

@@ -23,7 +23,7 @@ from flintmq.storage.compaction.swap import (
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from flintmq.testing.simulation import SimulatedDisk
 
-FOLDER = "data/orders-0"
+DIRECTORY = "data/orders-0"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 SWAP = Swap((0, 10, 20), has_transaction_index=False)
 KEPT = 30
@@ -37,7 +37,7 @@ class Folder:
             self.disk = disk
             return
         self.disk = SimulatedDisk(1, journaling=False)
-        self.disk.makedirs(FOLDER)
+        self.disk.makedirs(DIRECTORY)
         for base in (*SWAP.bases, KEPT):
             for suffix in SUFFIXES:
                 self._write(file_name(base, suffix), b"old %d%s" % (base, suffix.encode()))
@@ -46,13 +46,13 @@ class Folder:
         self.disk.sync_all()
 
     def _write(self, name: str, data: bytes) -> None:
-        write_plainly(self.disk, f"{FOLDER}/{name}", data)
+        write_plainly(self.disk, f"{DIRECTORY}/{name}", data)
 
     def files(self) -> dict[str, bytes]:
-        return {name: read_file(self.disk, f"{FOLDER}/{name}") for name in self.disk.list(FOLDER)}
+        return {name: read_file(self.disk, f"{DIRECTORY}/{name}") for name in self.disk.list(DIRECTORY)}
 
     def resume(self) -> bool:
-        return resume_swap(self.disk, FOLDER, self.disk.list(FOLDER))
+        return resume_swap(self.disk, DIRECTORY, self.disk.list(DIRECTORY))
 
 
 OLD = {
@@ -66,14 +66,14 @@ NEW = {
 
 
 def whole(disk: SimulatedDisk) -> None:
-    write_swap(disk, FOLDER, SWAP)
-    rename_cleaned(disk, FOLDER, SWAP)
-    finish_swap(disk, FOLDER, SWAP)
+    write_swap(disk, DIRECTORY, SWAP)
+    rename_cleaned(disk, DIRECTORY, SWAP)
+    finish_swap(disk, DIRECTORY, SWAP)
 
 
 def retracted(disk: SimulatedDisk) -> None:
-    write_swap(disk, FOLDER, SWAP)
-    retract_swap(disk, FOLDER)
+    write_swap(disk, DIRECTORY, SWAP)
+    retract_swap(disk, DIRECTORY)
 
 
 def test_the_cleaned_files_take_the_place_of_all_that_they_were_made_from() -> None:
@@ -86,9 +86,9 @@ def test_a_cleaned_segment_brings_its_own_index_of_transactions_if_it_has_one() 
     folder = Folder()
     swap = Swap((0,), has_transaction_index=True)
     folder._write(file_name(0, TXN_INDEX) + CLEANED, b"new.txnindex")
-    write_swap(folder.disk, FOLDER, swap)
-    rename_cleaned(folder.disk, FOLDER, swap)
-    finish_swap(folder.disk, FOLDER, swap)
+    write_swap(folder.disk, DIRECTORY, swap)
+    rename_cleaned(folder.disk, DIRECTORY, swap)
+    finish_swap(folder.disk, DIRECTORY, swap)
     found = folder.files()
     assert found[file_name(0, TXN_INDEX)] == b"new.txnindex"
     assert found[file_name(10, LOG)] == OLD[file_name(10, LOG)]
@@ -98,9 +98,9 @@ def test_a_cleaned_segment_brings_its_own_index_of_transactions_if_it_has_one() 
 def test_every_step_may_come_twice(repeated: Callable[[SimulatedDisk, str, Swap], None]) -> None:
     folder = Folder()
     for step in (write_swap, rename_cleaned, finish_swap):
-        step(folder.disk, FOLDER, SWAP)
+        step(folder.disk, DIRECTORY, SWAP)
         if step is repeated:
-            step(folder.disk, FOLDER, SWAP)
+            step(folder.disk, DIRECTORY, SWAP)
     assert SWAP_FILE not in folder.files()
     assert folder.files() == NEW
 
@@ -168,12 +168,12 @@ def test_what_a_pass_left_without_a_note_means_nothing() -> None:
 
 def test_what_an_unfinished_pass_left_is_removed_but_never_beside_a_note() -> None:
     folder = Folder()
-    write_swap(folder.disk, FOLDER, SWAP)
+    write_swap(folder.disk, DIRECTORY, SWAP)
     before = folder.files()
-    discard_cleaned(folder.disk, FOLDER)
+    discard_cleaned(folder.disk, DIRECTORY)
     assert folder.files() == before
-    folder.disk.remove(f"{FOLDER}/{SWAP_FILE}")
-    discard_cleaned(folder.disk, FOLDER)
+    folder.disk.remove(f"{DIRECTORY}/{SWAP_FILE}")
+    discard_cleaned(folder.disk, DIRECTORY)
     assert folder.files() == OLD
 
 
@@ -181,8 +181,8 @@ def test_what_an_unfinished_pass_left_is_removed_but_never_beside_a_note() -> No
 def test_a_swap_is_finished_though_files_are_missing_on_the_way(missing: str) -> None:
     folder = Folder()
     for base in SWAP.bases[1:]:
-        folder.disk.remove(f"{FOLDER}/{file_name(base, missing)}")
-    write_swap(folder.disk, FOLDER, SWAP)
+        folder.disk.remove(f"{DIRECTORY}/{file_name(base, missing)}")
+    write_swap(folder.disk, DIRECTORY, SWAP)
     folder.resume()
     assert folder.files() == NEW
 

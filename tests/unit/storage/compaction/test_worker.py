@@ -97,7 +97,7 @@ def test_it_ends_in_the_middle_of_a_segment_when_the_other_end_is_gone(
     send(worker, encode_job(log.job(bytes_per_second=1)))
     assert ended(worker) == 0
     assert list(events(worker)) == []
-    assert not [name for name in log.disk.list(log.folder) if name.endswith(CLEANED)]
+    assert not [name for name in log.disk.list(log.directory) if name.endswith(CLEANED)]
 
 
 def test_it_ends_without_a_job(worker: subprocess.Popen[bytes]) -> None:
@@ -106,7 +106,7 @@ def test_it_ends_without_a_job(worker: subprocess.Popen[bytes]) -> None:
 
 def test_a_folder_that_is_gone_is_told_as_a_failure(log: LogOnDisk, worker: subprocess.Popen[bytes]) -> None:
     job = log.job()
-    log.disk.remove_tree(log.folder)
+    log.disk.remove_tree(log.directory)
     send(worker, encode_job(job))
     (told,) = events(worker)
     assert isinstance(told, CompactionFailure)

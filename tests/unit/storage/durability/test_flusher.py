@@ -14,7 +14,7 @@ from flintmq.errors import LogOffline
 from flintmq.partitions.partition import Partition
 from flintmq.storage.durability.flush import FLUSH_FAILED
 from flintmq.testing.simulation import SimulatedClock, SimulatedExecutor, SimulatedLoop
-from support.log.log_bench import FOLDER, PLENTY, Bench
+from support.log.log_bench import DIRECTORY, PLENTY, Bench
 from support.wire.batches import produced
 
 NEVER = 1 << 62
@@ -165,7 +165,7 @@ def test_a_failed_fsync_takes_the_log_offline_is_told_to_all_who_wait_and_never_
     assert all("fsync failed" in (answer or "") for answer in rig.answers[1:])
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
     assert (rig.log.high_watermark, rig.log.recovery_point) == (1, 1)
-    assert rig.disk.exists(f"{FOLDER}/{FLUSH_FAILED}")
+    assert rig.disk.exists(f"{DIRECTORY}/{FLUSH_FAILED}")
     rig.synced.clear()
     with pytest.raises(LogOffline):
         rig.append()

@@ -11,13 +11,15 @@ import pytest
 from flintmq.effects import Buffer, read_file, write_plainly
 from flintmq.errors import CorruptionError
 from flintmq.records.record import build_batch
+from flintmq.storage import reader
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.durability.flush import FLUSH_FAILED
-from flintmq.storage.log import CorruptRange, Isolation
 from flintmq.storage.recovery import segment_scan
 from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.timestamp_lookup import offset_for_time
+from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedFile
-from support.log.log_bench import FOLDER, NOW_MS, PLENTY, Bench, contents
+from support.log.log_bench import DIRECTORY, NOW_MS, PLENTY, Bench, contents
 from support.wire.batches import append, produced
 
 SEEN = Isolation.READ_UNCOMMITTED
@@ -26,7 +28,7 @@ SEEN = Isolation.READ_UNCOMMITTED
 def test_a_new_folder_gives_an_empty_log() -> None:
     bench = Bench()
     assert (bench.log.start_offset, bench.log.end_offset, bench.log.high_watermark) == (0, 0, 0)
-    assert bench.disk.list(FOLDER) == [f"{0:020d}.log"]
+    assert bench.disk.list(DIRECTORY) == [f"{0:020d}.log"]
 
 
 # -- after a clean stop
@@ -192,16 +194,16 @@ def test_what_was_cut_or_dropped_does_not_come_back_with_a_power_loss() -> None:
     bench = Bench(segment_bytes=700)
     written = bench.fill(12)
     bench.flush()
-    for snapshot in bench.log.snapshots:
+    for snapshot in bench.log.snapshots.offsets:
         bench.disk.remove(bench.path(snapshot, ".snapshot"))
-    bench.disk.sync_dir(FOLDER)
+    bench.disk.sync_dir(DIRECTORY)
     bench.disk.flip(bench.path(0, ".log"), len(written[0]) + 70)
     bench.open()
     assert contents(bench.log) == written[:1]
     for _ in range(10):
         found = bench.disk.crash()
         assert read_file(found, bench.path(0, ".log")) == written[0]
-        assert [name for name in found.list(FOLDER) if name.endswith(".log")] == [f"{0:020d}.log"]
+        assert [name for name in found.list(DIRECTORY) if name.endswith(".log")] == [f"{0:020d}.log"]
 
 
 def test_the_epochs_of_a_history_that_was_cut_are_forgotten() -> None:
@@ -321,13 +323,13 @@ def test_a_damaged_segment_below_the_recovery_point_is_quarantined_and_the_rest_
     for offset in range(20):
         if bad.base_offset <= offset < bad.end_offset:
             with pytest.raises(CorruptionError):
-                bench.log.read(offset, PLENTY, SEEN, at_least_one=True)
+                reader.read(bench.log, offset, PLENTY, SEEN, at_least_one=True)
         else:
-            part = bench.log.read(offset, PLENTY, SEEN, at_least_one=True)
+            part = reader.read(bench.log, offset, PLENTY, SEEN, at_least_one=True)
             assert part is not None
             assert part.read().startswith(written[offset])
     written += bench.fill(5)
-    part = bench.log.read(24, PLENTY, SEEN, at_least_one=True)
+    part = reader.read(bench.log, 24, PLENTY, SEEN, at_least_one=True)
     assert part is not None
     assert part.read() == written[24]
 
@@ -361,9 +363,9 @@ def test_indexes_without_a_log_and_files_written_aside_are_removed() -> None:
     bench = Bench()
     bench.fill(1)
     for name in (f"{7:020d}.index", f"{7:020d}.timeindex", f"{0:020d}.index.tmp", "5.log", "notes.txt"):
-        write_plainly(bench.disk, f"{FOLDER}/{name}", b"12345678")
+        write_plainly(bench.disk, f"{DIRECTORY}/{name}", b"12345678")
     bench.open()
-    assert bench.disk.list(FOLDER) == [f"{0:020d}.log", "5.log", "notes.txt"]
+    assert bench.disk.list(DIRECTORY) == [f"{0:020d}.log", "5.log", "notes.txt"]
 
 
 # -- producers
@@ -373,7 +375,7 @@ def test_a_damaged_snapshot_is_removed_and_an_older_one_used() -> None:
     bench = Bench(segment_bytes=400)
     for sequence in range(12):
         append(bench.log, produced(bytes(60), producer_id=9, epoch=0, sequence=sequence))
-    newest = f"{FOLDER}/{bench.bases()[-1]:020d}.snapshot"
+    newest = f"{DIRECTORY}/{bench.bases()[-1]:020d}.snapshot"
     bench.disk.flip(newest, 20)
     bench.open()
     assert not bench.disk.exists(newest)
@@ -386,9 +388,9 @@ def test_without_any_snapshot_the_whole_log_is_replayed() -> None:
     for sequence in range(12):
         append(bench.log, produced(bytes(60), producer_id=9, epoch=0, sequence=sequence))
     state = bench.log.producers.encode()
-    for name in bench.disk.list(FOLDER):
+    for name in bench.disk.list(DIRECTORY):
         if name.endswith(".snapshot"):
-            bench.disk.remove(f"{FOLDER}/{name}")
+            bench.disk.remove(f"{DIRECTORY}/{name}")
     assert bench.open().producers.encode() == state
 
 
@@ -401,7 +403,7 @@ def test_a_snapshot_of_records_that_were_cut_is_removed_for_good() -> None:
     bench.open()
     assert (bench.log.end_offset, len(bench.log.producers)) == (0, 0)
     for _ in range(10):
-        names = bench.disk.crash().list(FOLDER)
+        names = bench.disk.crash().list(DIRECTORY)
         assert not [name for name in names if name.endswith(".snapshot")]
 
 
@@ -433,10 +435,10 @@ def test_what_a_failed_fsync_left_in_memory_only_is_written_again_by_the_next_pr
     bench.disk.fail("sync", nth=2)
     with pytest.raises(OSError, match="Input/output"):
         bench.flush()
-    assert bench.disk.exists(f"{FOLDER}/{FLUSH_FAILED}")
+    assert bench.disk.exists(f"{DIRECTORY}/{FLUSH_FAILED}")
     bench.disk = bench.disk.kill()
     assert contents(bench.open()) == written
-    assert not bench.disk.exists(f"{FOLDER}/{FLUSH_FAILED}")
+    assert not bench.disk.exists(f"{DIRECTORY}/{FLUSH_FAILED}")
     bench.disk.sync_dir("data")
     for _ in range(10):
         found = bench.disk.crash()

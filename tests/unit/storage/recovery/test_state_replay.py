@@ -12,7 +12,7 @@ import pytest
 from flintmq.effects import read_file, write_plainly
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
-from support.log.log_bench import FOLDER, contents
+from support.log.log_bench import DIRECTORY, contents
 from support.log.transactional_log import TransactionalBench
 
 A, B, C = 11, 12, 13
@@ -61,7 +61,7 @@ def check(bench: TransactionalBench, producers: bytes) -> None:
 
 
 def snapshots(bench: TransactionalBench) -> list[int]:
-    return [int(name[:20]) for name in sorted(bench.disk.list(FOLDER)) if name.endswith(SNAPSHOT)]
+    return [int(name[:20]) for name in sorted(bench.disk.list(DIRECTORY)) if name.endswith(SNAPSHOT)]
 
 
 def drop(bench: TransactionalBench, *offsets: int) -> None:
@@ -218,7 +218,7 @@ def test_a_crash_while_indexes_are_rebuilt_leaves_no_aborted_record_to_readers(
     bench.close()
     for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
         bench.disk.remove(bench.path(3, suffix))
-    bench.disk.sync_dir(FOLDER)
+    bench.disk.sync_dir(DIRECTORY)
     bench.open(clean=True, recovery_point=END)
     left = []
 

@@ -16,7 +16,10 @@ from flintmq.errors import ErrorCode, FlintError, LogOffline, error_code_of
 from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
+from flintmq.storage.reader import aborted_between
+from flintmq.storage.segment import segment_index
+from flintmq.storage.visibility import Isolation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -71,7 +74,7 @@ def _describe(topic: str, wanted: Wanted, isolation: Isolation, services: Servic
     described = Partition(
         partition_index=index,
         error_code=ErrorCode.NONE,
-        folder=os.path.abspath(log.folder),
+        folder=os.path.abspath(log.directory),
         start_offset=log.start_offset,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
@@ -88,7 +91,7 @@ def _add_segments(
     segments = log.segments
     # One may span several segments.
     told: set[AbortedTransaction] = set()
-    for at in range(log.segment_index(start_offset), len(segments) - 1):
+    for at in range(segment_index(segments, start_offset), len(segments) - 1):
         segment, end_offset = segments[at], segments[at + 1].base_offset
         if segment.base_offset >= bound or end_offset > log.high_watermark:
             return
@@ -98,7 +101,7 @@ def _add_segments(
         )
         if not is_stable or is_damaged or not segment.size:
             continue
-        aborted = log.aborted_between(segment.base_offset, end_offset) if is_committed else []
+        aborted = aborted_between(log, segment.base_offset, end_offset) if is_committed else []
         if not room.segments or len(aborted) > room.aborted:
             return
         room.segments -= 1

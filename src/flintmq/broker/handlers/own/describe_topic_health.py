@@ -14,7 +14,7 @@ from flintmq.broker.responses import cut
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import DescribeTopicHealthRequest, DescribeTopicHealthResponse
-from flintmq.storage.damage import joined
+from flintmq.storage.corrupt_ranges import merge_ranges
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -39,7 +39,7 @@ def _health(partition: Partition, services: Services) -> Health | None:
     uncleanable = services.maintenance.cleaner.uncleanable.get(partition.topic_id, {}).get(partition.index)
     if log.offline is None and uncleanable is None and not log.corrupt:
         return None
-    damaged = joined(log.corrupt)
+    damaged = merge_ranges(log.corrupt)
     return Health(
         partition_index=partition.index,
         offline=None if log.offline is None else cut(log.offline),

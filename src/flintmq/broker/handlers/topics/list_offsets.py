@@ -21,8 +21,9 @@ from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.partitions.leadership import epoch_of_start, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from flintmq.storage.log import Isolation, Log
+from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
+from flintmq.storage.visibility import Isolation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services

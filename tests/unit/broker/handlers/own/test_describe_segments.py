@@ -8,7 +8,7 @@ from flintmq.broker.apis import ADVERTISED
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 from flintmq.records.markers import Marker
-from flintmq.storage.log import CorruptRange
+from flintmq.storage.corrupt_ranges import CorruptRange
 from support.broker.single_broker import SingleBroker
 
 NOW = 1_700_000_000_000
@@ -47,7 +47,7 @@ def test_complete_segments_are_told_of_with_their_sizes_and_times(broker: Single
     write_segments(broker, 3)
     answer = describe(broker)
     assert bases(answer) == [(0, 2), (2, 4)]
-    assert answer.folder == os.path.abspath(broker.partition("t").log.folder)
+    assert answer.folder == os.path.abspath(broker.partition("t").log.directory)
     assert [one.size for one in answer.segments] == [
         one.size for one in broker.partition("t").log.segments[:2]
     ]
@@ -93,7 +93,7 @@ def test_aborted_transactions_are_told_once_even_if_they_span_segments(broker: S
 def test_a_damaged_segment_is_left_out(broker: SingleBroker) -> None:
     broker.create("t")
     write_segments(broker, 4)
-    broker.partition("t").log.note_corrupt(CorruptRange(2, 3))
+    broker.partition("t").log.add_corrupt(CorruptRange(2, 3))
     assert bases(describe(broker)) == [(0, 2), (4, 6)]
 
 

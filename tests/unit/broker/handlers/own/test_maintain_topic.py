@@ -19,7 +19,7 @@ from flintmq.protocol.messages import (
     MaintainTopicResponse,
 )
 from flintmq.records.record import build_batch
-from flintmq.storage.log import CorruptRange
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.segment import LOG
 from support.broker.single_broker import SingleBroker
 
@@ -68,7 +68,7 @@ def append_keys(broker: SingleBroker, topic: str, *keys: bytes) -> None:
 
 def damage(broker: SingleBroker, topic: str) -> None:
     """A byte of the first batch's records is another one from now on."""
-    path = f"{broker.partition(topic).log.folder}/{0:020d}{LOG}"
+    path = f"{broker.partition(topic).log.directory}/{0:020d}{LOG}"
     file = broker.disk.open(path)
     (byte,) = file.pread(1, 70)
     file.pwrite(bytes([byte ^ 1]), 70)
@@ -247,8 +247,8 @@ def test_a_bounded_number_of_damaged_ranges_is_told_neighbours_as_one(broker: Si
     broker.create("t")
     log = broker.partition("t").log
     for offset in range(0, 2 * DAMAGED_MAX + 10, 2):
-        log.note_corrupt(CorruptRange(offset, offset + 1))
-    log.note_corrupt(CorruptRange(1, 2))
+        log.add_corrupt(CorruptRange(offset, offset + 1))
+    log.add_corrupt(CorruptRange(1, 2))
     (told,) = health(broker, "t").partitions
     assert told.damaged_count == DAMAGED_MAX + 4
     assert len(told.damaged) == DAMAGED_MAX

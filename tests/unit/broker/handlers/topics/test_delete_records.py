@@ -66,7 +66,7 @@ def test_an_offset_beyond_the_high_watermark_or_below_zero_is_out_of_range(fille
 def test_whole_segments_below_the_start_lose_their_files(filled: SingleBroker) -> None:
     log = filled.partition("t").log
     assert delete(filled, "t", 5) == (0, 5)
-    names = [name for name in filled.disk.list(log.folder) if name.endswith(".log")]
+    names = [name for name in filled.disk.list(log.directory) if name.endswith(".log")]
     assert names == [f"{base:020d}.log" for base in (4, 6, 8)]
 
 
@@ -88,7 +88,7 @@ def test_without_a_durable_start_no_file_goes(filled: SingleBroker) -> None:
     log = filled.partition("t").log
     filled.disk.fail("sync")
     assert delete(filled, "t", 5) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert len([name for name in filled.disk.list(log.folder) if name.endswith(".log")]) == 5
+    assert len([name for name in filled.disk.list(log.directory) if name.endswith(".log")]) == 5
 
 
 def test_records_that_only_compaction_may_remove_stay(broker: SingleBroker) -> None:
@@ -126,4 +126,4 @@ def test_a_deletion_while_a_flush_runs_leaves_later_segments_to_the_next(filled:
     flush.run()
     log.flushed(flush, NOW)
     log.prepare_flush().run()
-    assert f"{8:020d}.index" in filled.disk.list(log.folder)
+    assert f"{8:020d}.index" in filled.disk.list(log.directory)

@@ -1,0 +1,24 @@
+"""Ranges of offsets whose batches are damaged on disk. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class CorruptRange(NamedTuple):
+    """Offsets that are known to be damaged: refused, never served."""
+
+    base_offset: int
+    end_offset: int
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort ranges (first offset, offset after the last) and merge those that touch or overlap."""
+    merged: list[tuple[int, int]] = []
+    for first, end in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((first, end))
+    return merged
