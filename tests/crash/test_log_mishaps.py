@@ -18,7 +18,7 @@ import pytest
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_life import Found, LogLife
 from support.wire.batches import append, produced
@@ -231,7 +231,7 @@ def test_the_start_of_a_topic_made_again_is_durable_while_the_old_ones_is_writte
             executor = SimulatedExecutor(loop, seed)
             folder = LogDir("data", disk=disk, clock=loop.clock, executor=executor, descriptors=8)
             folder.check_format()
-            wanted = [Assigned(name, 0, topic_id, config) for name, topic_id in topics]
+            wanted = [AssignedPartition(name, 0, topic_id, config) for name, topic_id in topics]
             loop.run_until_complete(folder.load(wanted, deleting=frozenset()))
             return folder
 
@@ -250,7 +250,7 @@ def test_the_start_of_a_topic_made_again_is_durable_while_the_old_ones_is_writte
                 remove = folder.delete("b", 0)
                 assert remove is not None
                 remove()
-                recreated.append(folder.create(Assigned("b", 0, new, config)))
+                recreated.append(folder.create(AssignedPartition("b", 0, new, config)))
                 fill(recreated[0], 9)
 
         disk.observer = recreate

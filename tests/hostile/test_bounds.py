@@ -323,13 +323,13 @@ def test_the_reserve_is_given_up_once_and_made_again() -> None:
     disk = SimulatedDisk(1)
     disk.makedirs("data")
     reserve = DiskReserve(disk, "data")
-    assert not reserve.give_up()
-    reserve.keep()
+    assert not reserve.release()
+    reserve.create()
     assert disk.exists(f"data/{RESERVE_FILE}")
-    assert reserve.give_up()
+    assert reserve.release()
     assert not disk.exists(f"data/{RESERVE_FILE}")
-    assert not reserve.give_up()
-    reserve.keep()
+    assert not reserve.release()
+    reserve.create()
     assert disk.exists(f"data/{RESERVE_FILE}")
 
 

@@ -23,7 +23,7 @@ from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from support.wire.batches import append, produced
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -84,7 +84,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         executor = LoopExecutor(asyncio.get_running_loop())
         folder = LogDir(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
         folder.check_format()
-        await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
+        await folder.load([AssignedPartition("orders", 0, TOPIC_ID, config)], deleting=frozenset())
         log = folder.logs["orders", 0]
         write(log, sequences, Random(count), count)
         folder.close()
@@ -149,7 +149,7 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
         executor = LoopExecutor(asyncio.get_running_loop())
         folder = LogDir(str(path), disk=RealDisk(), clock=SystemClock(), executor=executor, descriptors=64)
         folder.check_format()
-        await folder.load([Assigned("orders", 0, TOPIC_ID, config)], deleting=frozenset())
+        await folder.load([AssignedPartition("orders", 0, TOPIC_ID, config)], deleting=frozenset())
         log = folder.logs["orders", 0]
         for epoch in range(6):
             for sequence in range(9):

@@ -21,7 +21,7 @@ from flintmq.partitions.maintenance.log_cleaner import LogCleaner
 from flintmq.partitions.partition import Partition
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
-from flintmq.storage.scrub import Scrubbed, scrub
+from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import Segment
 from support.log.log_life import LogLife
 from support.log.log_machine import LogMachine, explore
@@ -88,7 +88,7 @@ def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def _an_active_segment_is_read_to_its_end(patch: pytest.MonkeyPatch) -> None:
     """Beyond the end that the log had when the reading was asked for."""
 
-    def greedy(segment: Segment, position: int, *, size: int, **others: Any) -> Scrubbed:
+    def greedy(segment: Segment, position: int, *, size: int, **others: Any) -> ScrubResult:
         return scrub(segment, position, size=segment.size, **others)
 
     patch.setattr(scrubbing_shell, "scrub", greedy)

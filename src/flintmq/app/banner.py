@@ -15,7 +15,7 @@ from flintmq.app.broker import Started
 from flintmq.settings import Listener
 from flintmq.settings.listeners import LOOPBACK
 from flintmq.storage.log_dir import CLEAN_SHUTDOWN, FORMAT_FILE
-from flintmq.storage.recovery.log_loader import Recovery
+from flintmq.storage.recovery.log_loader import RecoveryReport
 
 PATIENCE_S = 2.0
 
@@ -48,7 +48,7 @@ def banner(started: Started, data_dir: str) -> list[str]:
     return [f"FlintMQ {__version__}", *(f"  {name:<{width}}  {words}" for name, words in rows)]
 
 
-def recovery_words(reports: Sequence[Recovery]) -> list[str]:
+def recovery_words(reports: Sequence[RecoveryReport]) -> list[str]:
     """Nothing if every log was as it was left."""
     scanned = sum(report.segments_scanned for report in reports)
     cut = sum(report.bytes_cut for report in reports)

@@ -42,7 +42,7 @@ from flintmq.server.listeners import Server
 from flintmq.settings import Listener, Loaded
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
-from flintmq.storage.recovery.log_loader import Recovery
+from flintmq.storage.recovery.log_loader import RecoveryReport
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Started:
     listeners: list[Listener]
     cluster_id: str
     partitions: int
-    recovered: list[tuple[Log, Recovery]]
+    recovered: list[tuple[Log, RecoveryReport]]
     took_ms: float
     http: str | None = None
     """Where metrics and health are told, if they are."""

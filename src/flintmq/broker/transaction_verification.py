@@ -85,7 +85,7 @@ class TransactionVerification:
                     self._producer = producer
                 elif self._producer != producer:
                     self._error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-                if not partition.log.producers.has_open(*producer):
+                if not partition.log.producers.has_open_transaction(*producer):
                     self._partitions.append((partition.topic, partition.index))
 
     def _begin(self) -> None:
@@ -144,7 +144,7 @@ class TransactionVerification:
             error = verification_error(code, knows_abortable=self._version >= _FIRST_ABORTABLE)
             raise RequestError(error, f"The partition does not take part in the transaction: {code.name}.")
         producers = partition.log.producers
-        if producers.has_open(*producer):
+        if producers.has_open_transaction(*producer):
             return
         if not self._services.transactions.takes_part(self._transactional_id, *producer, name):
             raise RequestError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended.")

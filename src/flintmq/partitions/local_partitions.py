@@ -16,8 +16,8 @@ from flintmq.partitions.partition import Partition
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
-from flintmq.storage.recovery.log_loader import Recovery
+from flintmq.storage.log_dir import AssignedPartition, LogDir
+from flintmq.storage.recovery.log_loader import RecoveryReport
 
 logger = logging.getLogger(__name__)
 
@@ -67,11 +67,11 @@ class LocalPartitions:
 
     # ---- life
 
-    async def load(self) -> list[tuple[Log, Recovery]]:
+    async def load(self) -> list[tuple[Log, RecoveryReport]]:
         """Open all logs, then follow the image."""
         image = self._metadata.image
         assigned = [
-            Assigned(topic.name, index, topic.id, self._configs.topic(topic.name))
+            AssignedPartition(topic.name, index, topic.id, self._configs.topic(topic.name))
             for topic in image.topics.values()
             for index, state in enumerate(topic.partitions)
             if self._node_id in state.replicas
@@ -80,7 +80,7 @@ class LocalPartitions:
         for log, _ in reports:
             state = image.topics[log.topic].partitions[log.partition]
             self._add(log, state.epoch, state.isr)
-        for remove in self.folder.leftovers():
+        for remove in self.folder.unfinished_deletions():
             self._remove_later(remove, 0.0, None)
         for topic_id in image.deleting:
             self._remove_later(None, 0.0, topic_id)
@@ -152,7 +152,7 @@ class LocalPartitions:
             if partition is not None:
                 partition.leader_epoch, partition.isr = state.epoch, state.isr
             elif self._node_id in state.replicas:
-                log = self.folder.create(Assigned(topic.name, index, topic.id, config))
+                log = self.folder.create(AssignedPartition(topic.name, index, topic.id, config))
                 self._add(log, state.epoch, state.isr)
 
     def _delete(self, topic: TopicImage) -> None:

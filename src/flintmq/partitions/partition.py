@@ -238,7 +238,7 @@ class Partition:
         self._flusher.flush(done)
 
     def flush_if_due(self, now_ms: int) -> None:
-        self._flusher.after_time(now_ms)
+        self._flusher.flush_if_due(now_ms)
 
     # ---- readers
 

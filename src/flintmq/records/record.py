@@ -329,7 +329,7 @@ def build_batch(
     return _sealed(header, payload if codec is Codec.NONE else compress(codec, payload, level))
 
 
-def rebuild(batch: Buffer, codec: Codec, level: int | None = None, *, limit: int) -> bytes:
+def recompress(batch: Buffer, codec: Codec, level: int | None = None, *, limit: int) -> bytes:
     """The same batch with its records compressed by `codec`; they may take up to `limit` bytes unpacked."""
     header = _header_of(batch)
     return with_payload(header, _payload(batch, header, limit), codec, level)

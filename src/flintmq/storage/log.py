@@ -451,7 +451,7 @@ class Log:
         """Take the log out of service for good: its directory is about to be deleted."""
         self.offline = self.offline or reason
         # ORDER: a flush that runs in a thread must not write into a directory that is no longer this log's.
-        self.close_guard.shut()
+        self.close_guard.close()
         # The disk gives back the room of a file only when nobody has it open: readers have their own reference.
         for segment in self.segments:
             segment.file = None
@@ -463,7 +463,7 @@ class Log:
         Nothing is synced here: the caller syncs the volume once for all its logs.
         """
         # ORDER: a flush that still runs may not put an older file over those written now.
-        self.close_guard.shut()
+        self.close_guard.close()
         if not self.is_created:
             return
         active = self.active

@@ -38,7 +38,7 @@ from flintmq.storage.log import Log, LogState
 from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.producer_snapshots import ProducerSnapshots
 from flintmq.storage.producer_state import ProducerState
-from flintmq.storage.recovery.log_loader import Recovery, open_log
+from flintmq.storage.recovery.log_loader import RecoveryReport, open_log
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ DELETED, STRAY = "-delete", "-stray"
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPartition:
     """A partition that belongs on this broker, as the metadata has it."""
 
     topic: str
@@ -123,8 +123,8 @@ class LogDir:
             )
 
     async def load(
-        self, assigned: Iterable[Assigned], *, deleting: frozenset[bytes]
-    ) -> list[tuple[Log, Recovery]]:
+        self, assigned: Iterable[AssignedPartition], *, deleting: frozenset[bytes]
+    ) -> list[tuple[Log, RecoveryReport]]:
         """Open every assigned log, several at a time; what is not assigned is put aside."""
         clean_ends = self._read_checkpoint(CLEAN_SHUTDOWN)
         if clean_ends is not None:
@@ -145,10 +145,10 @@ class LogDir:
         self._forget({(p.topic, p.partition) for p in wanted} - known)
         started = known & self._checkpointed[offset_checkpoint.LOG_START].keys()
         self._identified = {(p.topic_id, p.partition) for p in wanted if (p.topic, p.partition) in started}
-        reports: list[tuple[Log, Recovery]] = []
+        reports: list[tuple[Log, RecoveryReport]] = []
         gate = asyncio.Semaphore(self._threads)
 
-        async def one(partition: Assigned) -> None:
+        async def one(partition: AssignedPartition) -> None:
             key = (partition.topic, partition.partition)
             directory = self._partition_dir(partition)
             clean_end = clean_ends.get(key) if clean_ends is not None else None
@@ -157,7 +157,7 @@ class LogDir:
                     "%s is gone from %s, which an orderly stop left with it", directory.name, self.path
                 )
             if key not in known and not self._disk.exists(directory.path):
-                opened = self._empty_log(directory, partition.config), Recovery()
+                opened = self._empty_log(directory, partition.config), RecoveryReport()
             elif clean_end is None or key not in known:
                 async with gate:
                     opened = await self._executor.run(
@@ -174,12 +174,12 @@ class LogDir:
         else:
             for partition in wanted:
                 await one(partition)
-        self._reserve.keep()
+        self._reserve.create()
         return reports
 
     def _open_if_possible(
         self, directory: PartitionDir, config: TopicConfig, clean_end: int | None, is_known: bool
-    ) -> tuple[Log, Recovery]:
+    ) -> tuple[Log, RecoveryReport]:
         """Open a log. One that the disk does not give is offline; the others are served."""
         key = (directory.topic, directory.partition)
         start_offset = self._checkpointed[offset_checkpoint.LOG_START].get(key, 0)
@@ -210,7 +210,7 @@ class LogDir:
             state.first_dirty_offset = first_dirty_offset
             log = Log(directory, config, state, counters=self.counters, limits=self._limits)
             log.go_offline(f"it could not be opened: {error}")
-            return log, Recovery()
+            return log, RecoveryReport()
         if clean_end is not None and log.end_offset != clean_end:
             logger.error(
                 "%s ends at offset %d, but the orderly stop left it at %d: it was changed from outside",
@@ -235,7 +235,7 @@ class LogDir:
             raise
 
     def close(self) -> None:
-        """Leave the promise of a clean stop. The caller has stopped all writers."""
+        """Write the clean-shutdown marker. The caller has stopped all writers."""
         flushes: list[tuple[Log, Flush]] = []
         for log in self.logs.values():
             if log.offline is not None:
@@ -243,7 +243,7 @@ class LogDir:
             try:
                 if log.unflushed or log.sealed:
                     flush = log.prepare_flush()
-                    flush.run_at_stop()
+                    flush.run_at_shutdown()
                     flushes.append((log, flush))
                 log.close()
             except (OSError, StorageError) as error:
@@ -263,7 +263,7 @@ class LogDir:
 
     # ---- partitions
 
-    def create(self, partition: Assigned) -> Log:
+    def create(self, partition: AssignedPartition) -> Log:
         """The empty log of a new partition. It gets its directory with the first batch: most of what a topic of a
         thousand partitions costs are the files, and many partitions never see a record."""
         log = self._empty_log(self._partition_dir(partition), partition.config)
@@ -312,8 +312,8 @@ class LogDir:
             return None
         return self._remover(self._rename_away(log.directory, DELETED))
 
-    def leftovers(self) -> list[Callable[[], None]]:
-        """Removers for deleted directories that a crash left behind."""
+    def unfinished_deletions(self) -> list[Callable[[], None]]:
+        """Return removers for deleted directories that a crash left behind."""
         return [
             self._remover(f"{self.path}/{name}")
             for name in self._disk.list(self.path)
@@ -329,7 +329,7 @@ class LogDir:
 
         return remove
 
-    def _partition_dir(self, partition: Assigned) -> PartitionDir:
+    def _partition_dir(self, partition: AssignedPartition) -> PartitionDir:
         return PartitionDir(
             f"{self.path}/{_name(partition)}",
             topic=partition.topic,
@@ -339,7 +339,7 @@ class LogDir:
             descriptors=self._descriptors,
         )
 
-    def _put_aside(self, wanted: list[Assigned], deleting: frozenset[bytes]) -> dict[str, bytes]:
+    def _put_aside(self, wanted: list[AssignedPartition], deleting: frozenset[bytes]) -> dict[str, bytes]:
         """Directories of other topics, even of the same name, never mix with those that are wanted.
 
         Returns the names and topic ids of those that stay.
@@ -390,7 +390,7 @@ class LogDir:
         self._write_checkpoint(offset_checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
         self._write_checkpoint(offset_checkpoint.FIRST_DIRTY, lambda log: log.first_dirty_offset)
         self.checkpoint_starts()
-        self._reserve.keep()
+        self._reserve.create()
 
     def checkpoint_starts(self) -> None:
         """ORDER: before the files below a new start are removed."""
@@ -428,7 +428,7 @@ class LogDir:
             try:
                 write_atomically(self._disk, path, data)
             except OSError as error:
-                if error.errno not in NO_SPACE or not self._reserve.give_up():
+                if error.errno not in NO_SPACE or not self._reserve.release():
                     raise
                 write_atomically(self._disk, path, data)
             self._checkpointed[name] = offsets
@@ -453,5 +453,5 @@ class LogDir:
             return None
 
 
-def _name(partition: Assigned) -> str:
+def _name(partition: AssignedPartition) -> str:
     return f"{partition.topic}-{partition.partition}"

@@ -119,7 +119,7 @@ class ProducerState:
     def record(self, batch: BatchHeader, base_offset: int) -> None:
         """A data batch of a producer is now in the log at `base_offset`."""
         producer_id = batch.producer_id
-        producer = self._at_the_end(producer_id, batch.producer_epoch)
+        producer = self._move_to_end(producer_id, batch.producer_epoch)
         if batch.base_sequence != NO_SEQUENCE:
             if len(producer.batches) == BATCHES_KEPT:
                 del producer.batches[0]
@@ -137,20 +137,20 @@ class ProducerState:
             producer.txn_first_offset = base_offset
             self._open[producer_id] = base_offset
 
-    def _at_the_end(self, producer_id: int, epoch: int) -> ProducerEntry:
+    def _move_to_end(self, producer_id: int, epoch: int) -> ProducerEntry:
         """The producer that writes now, as the last of all; what it did in an earlier epoch is forgotten."""
         producer = self._producers.pop(producer_id, None)
         if producer is None:
             producer = ProducerEntry(producer_id, epoch)
             if len(self._producers) >= self._producers_max:
-                self._forget_one()
+                self._evict_one()
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
         self._producers[producer_id] = producer
         return producer
 
-    def _forget_one(self) -> None:
+    def _evict_one(self) -> None:
         for producer_id in self._producers:
             if producer_id not in self._open:
                 del self._producers[producer_id]
@@ -177,18 +177,18 @@ class ProducerState:
     def end_transaction(self, marker: Marker, timestamp: int) -> int | None:
         """A marker is now in the log; returns the first offset of the transaction it ends, if one was open."""
         producer_id = marker.producer_id
-        producer = self._at_the_end(producer_id, marker.epoch)
+        producer = self._move_to_end(producer_id, marker.epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
         producer.txn_first_offset = -1
         return self._open.pop(producer_id, None)
 
-    def has_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether this producer has begun a transaction here under this epoch, and it has not ended."""
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has an open transaction in this log under this epoch."""
         return producer_id in self._open and self._producers[producer_id].epoch == epoch
 
-    def is_open(self, producer_id: int) -> bool:
-        """Whether it has an open transaction here, under whatever epoch."""
+    def is_in_transaction(self, producer_id: int) -> bool:
+        """Whether this producer has an open transaction in this log, under any epoch."""
         return producer_id in self._open
 
     def is_known(self, producer_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""What has had its time: from which offset on a log is kept, by age and by size. Decides, and touches nothing.
+"""Retention: from which offset on a log is kept, by age and by size. Decides, and touches nothing.
 
 Whole segments go, the oldest first, and never one that a reader could still get new records from: all of it must lie
 below the high watermark. The active segment goes too if all of it is too old; a new, empty one takes its place.
@@ -18,7 +18,7 @@ class RetentionReason(Enum):
     SIZE = "size"
 
 
-class Expired(NamedTuple):
+class ExpiredSegments(NamedTuple):
     start_offset: int
     """Where the log should begin."""
     segments: int
@@ -29,18 +29,18 @@ class Expired(NamedTuple):
     """The active segment goes too."""
 
 
-def expired(log: Log, now_ms: int) -> Expired | None:
-    """None if all is to be kept, as it is in logs that are only compacted."""
+def expired_segments(log: Log, now_ms: int) -> ExpiredSegments | None:
+    """Return what retention deletes; None if all is kept, as in logs that are only compacted."""
     if not log.config.deletes:
         return None
-    by_age = _too_old(log, now_ms)
-    by_size = _too_much(log)
+    by_age = _count_by_age(log, now_ms)
+    by_size = _count_by_size(log)
     count = max(by_age, by_size)
     if not count:
         return None
     going = log.segments[:count]
     all_go = count == len(log.segments)
-    return Expired(
+    return ExpiredSegments(
         log.end_offset if all_go else log.segments[count].base_offset,
         count,
         sum(segment.size for segment in going),
@@ -49,8 +49,8 @@ def expired(log: Log, now_ms: int) -> Expired | None:
     )
 
 
-def _too_old(log: Log, now_ms: int) -> int:
-    """How many of the first segments are older than `retention.ms`, told by their newest record."""
+def _count_by_age(log: Log, now_ms: int) -> int:
+    """Count the first segments whose newest record is older than `retention.ms`."""
     limit_ms = log.config.retention_ms
     if limit_ms < 0:
         return 0
@@ -67,8 +67,8 @@ def _too_old(log: Log, now_ms: int) -> int:
     return count
 
 
-def _too_much(log: Log) -> int:
-    """How many of the first segments can go with at least `retention.bytes` left. Never the active one."""
+def _count_by_size(log: Log) -> int:
+    """Count the first segments that can go with at least `retention.bytes` left. Never the active one."""
     limit = log.config.retention_bytes
     if limit < 0:
         return 0

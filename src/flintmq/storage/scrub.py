@@ -15,7 +15,7 @@ from flintmq.storage.segment import Segment
 _CHUNK_BYTES = 1024 * 1024
 
 
-class Scrubbed(NamedTuple):
+class ScrubResult(NamedTuple):
     position: int
     """How far the segment was read; its size at the end."""
     damage: CorruptRange | None = None
@@ -29,7 +29,7 @@ class Scrubbed(NamedTuple):
 
 def scrub(
     segment: Segment, position: int, *, size: int, expected: int, end_offset: int, limit: int
-) -> Scrubbed:
+) -> ScrubResult:
     """Check batches from `position` on, about `limit` bytes of them, up to the first that is damaged.
 
     `expected` is the lowest offset that may come; the segment ended at `size` bytes and below `end_offset` when
@@ -40,9 +40,9 @@ def scrub(
     batches = records = 0
     chunk, start = b"", position
 
-    def lost() -> Scrubbed:
+    def lost() -> ScrubResult:
         bad = CorruptRange(expected, end_offset)
-        return Scrubbed(size, bad, batches, records, end_offset, size - position)
+        return ScrubResult(size, bad, batches, records, end_offset, size - position)
 
     while position < size and position - begun < limit:
         at = position - start
@@ -67,8 +67,8 @@ def scrub(
         if not crc_is_right(memoryview(chunk)[at : at + header.size], header.crc):
             bad = CorruptRange(header.base_offset, header.last_offset + 1)
             # Its own account of how many offsets it has cannot be trusted for what comes next.
-            return Scrubbed(position, bad, batches, records, header.base_offset + 1)
+            return ScrubResult(position, bad, batches, records, header.base_offset + 1)
         expected = header.last_offset + 1
         batches += 1
         records += header.record_count
-    return Scrubbed(position, None, batches, records, expected)
+    return ScrubResult(position, None, batches, records, expected)

@@ -135,10 +135,10 @@ class Segment:
         self.used = True
         position = self.size
         (self.file or self.open()).pwrite(batch, position)
-        self.note(position, len(batch), last_offset, max_timestamp)
+        self.add_batch(position, len(batch), last_offset, max_timestamp)
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """A batch stands at `position`: index it. Also how recovery rebuilds the indexes."""
+    def add_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Index a batch that was written at `position`. Recovery rebuilds the indexes with it too."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -150,13 +150,13 @@ class Segment:
             self.offset_index.append(last_offset - self.base_offset, position)
             if self.max_timestamp >= 0:
                 self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-            self.adopt(self.offset_index, self.time_index)
+            self.set_indexes(self.offset_index, self.time_index)
             self._since_index = 0
         self._since_index += size
         self.size = position + size
 
-    def adopt(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Go on with indexes that a clean stop left in files, or with empty ones."""
+    def set_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Continue with indexes that a clean shutdown left in files, or with empty ones."""
         self.offset_index, self.time_index = offset_index, time_index
         # One entry is kept free in the time index, for the one that sealing adds.
         self.index_bytes = max(
@@ -222,8 +222,10 @@ class Segment:
                 file.close()
         return None if relative is None else self.base_offset + relative
 
-    def since(self, disk: Disk, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from `from_offset` on that say they hold a timestamp ≥ `timestamp`."""
+    def batches_since(
+        self, disk: Disk, timestamp: int, from_offset: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Iterate over batches from `from_offset` on whose headers claim a timestamp ≥ `timestamp`."""
         index = self.time_index
         if index is not None:
             relative = index.floor(timestamp)

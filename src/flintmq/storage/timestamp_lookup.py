@@ -24,8 +24,8 @@ SEARCHED_BYTES_MAX = 16 * 1024 * 1024
 _LOOKUPS_MAX = 10
 
 
-class _TakenAway(Exception):
-    """A segment went while it was searched."""
+class _SegmentRemoved(Exception):
+    """A segment was removed while it was searched."""
 
 
 class TimestampOffset(NamedTuple):
@@ -64,7 +64,7 @@ def _look_up(log: Log, search: Callable[[], TimestampOffset | None]) -> Timestam
             raise LogOffline(log.offline)
         try:
             return search()
-        except _TakenAway:
+        except _SegmentRemoved:
             pass
     raise StorageError(f"{log.name} changes too fast to be searched.")
 
@@ -80,11 +80,11 @@ def _search(log: Log, segment: Segment, timestamp: int) -> TimestampOffset | Non
         )
     except (OSError, CorruptionError):
         if segment.removed or segment not in log.segments:
-            raise _TakenAway from None
+            raise _SegmentRemoved from None
         raise
     if segment.removed:
         # Its indexes may have been those of the segment that has its name now.
-        raise _TakenAway
+        raise _SegmentRemoved
     return found
 
 
@@ -92,7 +92,7 @@ def _first_since(
     segment: Segment, disk: Disk, *, timestamp: int, start_offset: int, check: Callable[[BatchHeader], object]
 ) -> TimestampOffset | None:
     """The first record of `timestamp` or later from `start_offset` on; `check` may refuse a batch."""
-    for position, header in segment.since(disk, timestamp, start_offset):
+    for position, header in segment.batches_since(disk, timestamp, start_offset):
         check(header)
         if header.attributes & LOG_APPEND_TIME:
             return TimestampOffset(

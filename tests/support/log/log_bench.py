@@ -9,7 +9,7 @@ from flintmq.storage import reader
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.log import Log
 from flintmq.storage.partition_dir import PartitionDir
-from flintmq.storage.recovery.log_loader import Recovery, open_log
+from flintmq.storage.recovery.log_loader import RecoveryReport, open_log
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
 from support.wire.batches import append, produced, split
@@ -29,7 +29,7 @@ class Bench:
         self.disk.sync_dir("")
         self.descriptors = descriptors
         self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
-        self.report = Recovery()
+        self.report = RecoveryReport()
         self.log = self.open()
 
     def open(self, *, clean: bool = False, recovery_point: int = 0, start_offset: int = 0) -> Log:

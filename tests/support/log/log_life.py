@@ -28,7 +28,7 @@ from flintmq.records.record import build_batch, records_of
 from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage import reader
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
 from flintmq.storage.visibility import Isolation
@@ -97,13 +97,13 @@ class LogLife:
             config=lambda: self._config,
         )
         self.folder.check_format()
-        assigned = [Assigned("t", 0, self.model.topic_id, self.model.config)]
+        assigned = [AssignedPartition("t", 0, self.model.topic_id, self.model.config)]
         ((log, _),) = self.loop.run_until_complete(self.folder.load(assigned, deleting=self.deleting))
         assert log.offline is None, log.offline
         self._serve(log)
         self.check(is_new=True)
         self._is_open = True
-        for remove in self.folder.leftovers():
+        for remove in self.folder.unfinished_deletions():
             remove()
 
     def _serve(self, log: Log) -> None:
@@ -389,7 +389,7 @@ class LogLife:
         self.model = Model(bytes(15) + bytes([self._topics]), model.config)
         self.partition.close()
         remove = self.folder.delete("t", 0)
-        self._serve(self.folder.create(Assigned("t", 0, self.model.topic_id, self.model.config)))
+        self._serve(self.folder.create(AssignedPartition("t", 0, self.model.topic_id, self.model.config)))
         if remove is not None:
             self.executor.submit(remove, lambda _, error: None)
 

@@ -20,7 +20,7 @@ from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_story import Story, Written, check, remembered
 from support.wire.batches import produced
@@ -140,10 +140,12 @@ class Life:
     def _open(self) -> None:
         self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
         self.folder.check_format()
-        wanted = [Assigned(name, 0, story.topic_id, story.config) for name, story in self.stories.items()]
+        wanted = [
+            AssignedPartition(name, 0, story.topic_id, story.config) for name, story in self.stories.items()
+        ]
         for log, _ in self.loop.run_until_complete(self.folder.load(wanted, deleting=self.deleting)):
             self._serve(log)
-        for remove in self.folder.leftovers():
+        for remove in self.folder.unfinished_deletions():
             remove()
 
     def _serve(self, log: Log) -> None:
@@ -314,7 +316,7 @@ class Life:
             self.loop.call_soon(self.loop.stop)
             self.loop.run_forever()
         try:
-            self._serve(self.folder.create(Assigned(name, 0, story.topic_id, story.config)))
+            self._serve(self.folder.create(AssignedPartition(name, 0, story.topic_id, story.config)))
         except (OSError, StorageError):
             self.is_over = True
             return

@@ -9,7 +9,7 @@ from flintmq.app.banner import StartWatch, banner, ready_line, recovery_words
 from flintmq.app.broker import Started
 from flintmq.settings import Listener
 from flintmq.storage.corrupt_ranges import CorruptRange
-from flintmq.storage.recovery.log_loader import Recovery
+from flintmq.storage.recovery.log_loader import RecoveryReport
 
 
 def started(*listeners: Listener) -> Started:
@@ -29,12 +29,12 @@ def test_the_banner_says_when_only_this_machine_can_connect() -> None:
 
 
 def test_recovery_is_told_only_where_it_did_something() -> None:
-    assert recovery_words([Recovery(), Recovery()]) == []
+    assert recovery_words([RecoveryReport(), RecoveryReport()]) == []
     words = recovery_words(
         [
-            Recovery(segments_scanned=1, bytes_cut=17),
-            Recovery(segments_scanned=2, segments_dropped=1, indexes_rebuilt=1),
-            Recovery(quarantined=[CorruptRange(0, 5)]),
+            RecoveryReport(segments_scanned=1, bytes_cut=17),
+            RecoveryReport(segments_scanned=2, segments_dropped=1, indexes_rebuilt=1),
+            RecoveryReport(quarantined=[CorruptRange(0, 5)]),
         ]
     )
     assert words == [

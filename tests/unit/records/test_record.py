@@ -27,7 +27,7 @@ from flintmq.records.record import (
     check_records,
     payload_of,
     read_varint,
-    rebuild,
+    recompress,
     records_of,
     walk,
     with_payload,
@@ -230,7 +230,7 @@ def test_a_batch_emptied_by_compaction_has_no_records_whatever_its_codec() -> No
     marked = bytearray(empty)
     marked[22] |= Codec.ZSTD
     assert list(records_of(marked, limit=MIB)) == []
-    assert rebuild(marked, Codec.GZIP, limit=MIB) == empty
+    assert recompress(marked, Codec.GZIP, limit=MIB) == empty
 
 
 def test_offsets_with_gaps_are_walked_as_compaction_left_them() -> None:
@@ -257,7 +257,7 @@ def test_a_rebuilt_batch_differs_only_in_its_compression(source: Codec, target: 
         leader_epoch=2,
         is_transactional=True,
     )
-    rebuilt = rebuild(memoryview(batch), target, limit=MIB)
+    rebuilt = recompress(memoryview(batch), target, limit=MIB)
     before, after = read_header(batch), read_header(rebuilt)
     assert after.codec == target
     assert crc_is_right(memoryview(rebuilt), after.crc)
@@ -270,10 +270,12 @@ def test_a_rebuilt_batch_differs_only_in_its_compression(source: Codec, target: 
 
 def test_rebuilding_honours_level_and_limit() -> None:
     batch = build_batch([(None, str(n * n).encode(), TIME, ()) for n in range(4000)])
-    assert len(rebuild(batch, Codec.ZSTD, 19, limit=MIB)) < len(rebuild(batch, Codec.ZSTD, 1, limit=MIB))
-    packed = rebuild(batch, Codec.ZSTD, limit=MIB)
+    assert len(recompress(batch, Codec.ZSTD, 19, limit=MIB)) < len(
+        recompress(batch, Codec.ZSTD, 1, limit=MIB)
+    )
+    packed = recompress(batch, Codec.ZSTD, limit=MIB)
     with pytest.raises(RequestError) as caught:
-        rebuild(packed, Codec.GZIP, limit=1000)
+        recompress(packed, Codec.GZIP, limit=1000)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 

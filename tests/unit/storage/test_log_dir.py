@@ -14,7 +14,7 @@ from flintmq.errors import ConfigurationError, LogOffline, StorageError
 from flintmq.settings import TopicConfig
 from flintmq.storage import reader
 from flintmq.storage.log import Log
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 from support.log.log_bench import NOW_MS, contents
@@ -47,7 +47,9 @@ def open_folder(disk: SimulatedDisk) -> Iterator[Open]:
             )
             folder.check_format()
             loop.run_until_complete(
-                folder.load([Assigned(name, 0, id, CONFIG) for name, id in topics], deleting=deleting)
+                folder.load(
+                    [AssignedPartition(name, 0, id, CONFIG) for name, id in topics], deleting=deleting
+                )
             )
             return folder
 
@@ -285,7 +287,7 @@ def test_a_checkpoint_that_was_written_but_not_synced_is_not_of_the_topic_made_a
         folder.checkpoint()
     remove = folder.delete("a", 0)
     assert remove is not None
-    log = folder.create(Assigned("a", 0, NEW, CONFIG))
+    log = folder.create(AssignedPartition("a", 0, NEW, CONFIG))
     written = fill(log, 1)
     remove()
     found = open_folder(("a", NEW), on=disk.kill()).logs["a", 0]
@@ -303,7 +305,7 @@ def test_a_topic_made_again_never_sees_the_records_or_checkpoints_of_the_one_bef
     old.advance_start(20)
     folder.checkpoint()
     remove = folder.delete("a", 0)
-    new = folder.create(Assigned("a", 0, NEW, CONFIG))
+    new = folder.create(AssignedPartition("a", 0, NEW, CONFIG))
     assert (new.start_offset, new.end_offset) == (0, 0)
     written = fill(new, 5)
     flush(new)
@@ -325,7 +327,7 @@ def test_a_flush_or_deletion_of_the_old_topic_that_runs_late_leaves_the_new_ones
     late_flush = old.prepare_flush()
     dropped = old.advance_start(5)
     folder.delete("a", 0)
-    new = folder.create(Assigned("a", 0, NEW, CONFIG))
+    new = folder.create(AssignedPartition("a", 0, NEW, CONFIG))
     written = fill(new, 10)
     late_flush.run()
     old.remove_files(dropped)
@@ -358,7 +360,7 @@ def test_a_folder_deleted_before_a_crash_is_removed_by_the_next_start(
     fill(folder.logs["a", 0], 3)
     folder.delete("a", 0)
     again = open_folder(deleting=frozenset({OLD}))
-    for remove in again.leftovers():
+    for remove in again.unfinished_deletions():
         remove()
     assert not [name for name in disk.list("data") if name.startswith("a-0")]
     for _ in range(10):
@@ -376,7 +378,7 @@ def test_a_folder_that_no_topic_owns_is_kept_aside_and_not_served(
     (stray,) = [name for name in disk.list("data") if name.endswith("-stray")]
     assert stray in caplog.text
     assert read_file(disk, f"data/{stray}/{0:020d}.log") == b"".join(written)
-    assert not again.leftovers()
+    assert not again.unfinished_deletions()
 
 
 def test_two_strays_of_one_name_are_both_kept(open_folder: Open, disk: SimulatedDisk) -> None:
@@ -404,7 +406,7 @@ def test_a_folder_that_lost_its_id_is_taken_over_unless_a_deleted_topic_may_have
 
 def test_a_new_partition_has_no_folder_until_its_first_batch(open_folder: Open, disk: SimulatedDisk) -> None:
     folder = open_folder()
-    log = folder.create(Assigned("a", 0, NEW, CONFIG))
+    log = folder.create(AssignedPartition("a", 0, NEW, CONFIG))
     assert not log.is_created
     assert not disk.exists("data/a-0")
     assert reader.read(log, 0, 1000, Isolation.READ_UNCOMMITTED, at_least_one=True) is None
@@ -418,7 +420,7 @@ def test_a_log_without_files_outlives_a_stop_and_can_be_deleted(
     open_folder: Open, disk: SimulatedDisk
 ) -> None:
     folder = open_folder()
-    folder.create(Assigned("a", 0, NEW, CONFIG))
+    folder.create(AssignedPartition("a", 0, NEW, CONFIG))
     folder.close()
     again = open_folder(("a", NEW))
     assert not disk.exists("data/a-0")
@@ -429,7 +431,7 @@ def test_a_log_without_files_outlives_a_stop_and_can_be_deleted(
 def test_a_folder_that_cannot_be_made_is_tried_again_by_the_next_append(
     open_folder: Open, disk: SimulatedDisk
 ) -> None:
-    log = open_folder().create(Assigned("a", 0, NEW, CONFIG))
+    log = open_folder().create(AssignedPartition("a", 0, NEW, CONFIG))
     disk.free_bytes = 0
     with pytest.raises(StorageError):
         fill(log, 1)

@@ -12,7 +12,7 @@ from flintmq.effects import read_file
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.settings import TopicConfig
 from flintmq.storage.durability import offset_checkpoint
-from flintmq.storage.log_dir import Assigned, LogDir
+from flintmq.storage.log_dir import AssignedPartition, LogDir
 from support.wire.batches import append, produced
 
 _THREADS = 4
@@ -23,7 +23,10 @@ def test_the_last_of_many_written_at_once_has_the_newest_starts(tmp_path: Path) 
     with closing(asyncio.new_event_loop()) as loop, closing(LoopExecutor(loop)) as executor:
         disk = RealDisk()
         folder = LogDir(str(tmp_path), disk=disk, clock=SystemClock(), executor=executor, descriptors=16)
-        logs = [folder.create(Assigned("t", index, bytes(16), TopicConfig())) for index in range(_THREADS)]
+        logs = [
+            folder.create(AssignedPartition("t", index, bytes(16), TopicConfig()))
+            for index in range(_THREADS)
+        ]
         for log in logs:
             append(log, produced(b"x"))
         together = Barrier(_THREADS, timeout=10)

@@ -138,8 +138,8 @@ def test_a_snapshot_keeps_open_transactions_and_who_ended_the_others() -> None:
     again = ProducerState.decode(producers.encode())
     assert again.encode() == producers.encode()
     assert again.first_unstable_offset == 100
-    assert again.has_open(1, 5)
-    assert not again.has_open(2, 6)
+    assert again.has_open_transaction(1, 5)
+    assert not again.has_open_transaction(2, 6)
     assert refusal(again, marker(7, coordinator_epoch=3, producer_id=2), bumps_epoch=True) is FENCED
     assert again.end_transaction(marker(6, producer_id=1), 8) == 100
     assert again.first_unstable_offset is None

@@ -7,7 +7,7 @@ import pytest
 from flintmq.records.batch import read_header
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.log import Log
-from flintmq.storage.scrub import Scrubbed, scrub
+from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import LOG
 from support.log.log_bench import PLENTY, Bench
 
@@ -24,12 +24,12 @@ def bench() -> Bench:
     return made
 
 
-def run(log: Log, position: int = 0, *, limit: int = PLENTY) -> Scrubbed:
+def run(log: Log, position: int = 0, *, limit: int = PLENTY) -> ScrubResult:
     segment = log.segments[0]
     return scrub(segment, position, size=segment.size, expected=0, end_offset=BATCHES, limit=limit)
 
 
-def counts(found: Scrubbed) -> tuple[int, CorruptRange | None, int, int]:
+def counts(found: ScrubResult) -> tuple[int, CorruptRange | None, int, int]:
     return found.position, found.damage, found.batches, found.records
 
 

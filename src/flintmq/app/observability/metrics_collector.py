@@ -31,7 +31,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
-from flintmq.storage.recovery.log_loader import Recovery
+from flintmq.storage.recovery.log_loader import RecoveryReport
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class MetricsSources:
     segments_scanned: int = 0
     bytes_cut: int = 0
 
-    def recovered(self, reports: Sequence[Recovery], took_s: float) -> None:
+    def recovered(self, reports: Sequence[RecoveryReport], took_s: float) -> None:
         self.recovery_s = took_s
         self.segments_scanned = sum(report.segments_scanned for report in reports)
         self.bytes_cut = sum(report.bytes_cut for report in reports)

@@ -31,7 +31,7 @@ class MarkerWriter:
     def is_awaited(self, topic: str, index: int, producer_id: int) -> bool:
         """Whether a transaction of that producer is open there."""
         partition = self._partitions.get(topic, index)
-        return partition is not None and partition.log.producers.is_open(producer_id)
+        return partition is not None and partition.log.producers.is_in_transaction(producer_id)
 
     def write(self, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done) -> None:
         """`done` is called with NONE when the marker is visible, now or later, or with what kept it from that."""

@@ -29,7 +29,7 @@ from flintmq.storage.compaction.job import (
     GroupResult,
     SegmentInput,
 )
-from flintmq.storage.compaction.planning import Cleanable, cleanable
+from flintmq.storage.compaction.planning import CleanableRange, cleanable_range
 from flintmq.storage.compaction.swap import (
     CLEANED,
     SWAP_FILE,
@@ -131,13 +131,13 @@ class LogCleaner:
         now_ms = self._clock.now_ms()
         if forced and log.active.size and log.last_stable_offset > log.active.base_offset:
             log.roll(now_ms)
-        found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
+        found = cleanable_range(log, now_ms, min_lag_ms=0 if forced else None)
         end_offset = found.end_offset
         await self._make_durable(partition, end_offset)
         while found.end_offset > found.first_dirty_offset or (forced and not compacted.passes):
             await self._pass(partition, found._replace(end_offset=end_offset), compacted)
             compacted.passes += 1
-            found = cleanable(log, now_ms, min_lag_ms=0 if forced else None)
+            found = cleanable_range(log, now_ms, min_lag_ms=0 if forced else None)
             found = found._replace(end_offset=end_offset)
         logger.info(
             "%s: compacted up to offset %d, %d of %d records and %d of %d bytes stay",
@@ -181,7 +181,7 @@ class LogCleaner:
                 raise Uncleanable(f"{log.name} is gone.")
         raise Uncleanable(f"the start of {log.name} moves on and on")
 
-    async def _pass(self, partition: Partition, found: Cleanable, compacted: CompactionResult) -> None:
+    async def _pass(self, partition: Partition, found: CleanableRange, compacted: CompactionResult) -> None:
         log, config = partition.log, self._config()
         await self._make_start_durable(partition)
         job = self._job(log, found, config)
@@ -230,7 +230,7 @@ class LogCleaner:
         log.advance_first_dirty(summary.next_dirty_offset)
         await self._executor.run(self._folder.checkpoint)
 
-    def _job(self, log: Log, found: Cleanable, config: BrokerConfig) -> CompactionJob:
+    def _job(self, log: Log, found: CleanableRange, config: BrokerConfig) -> CompactionJob:
         topic = log.config
         return CompactionJob(
             directory=log.directory,

@@ -14,7 +14,7 @@ from flintmq.errors import StorageError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.storage.log_dir import LogDir
-from flintmq.storage.retention import Expired, expired
+from flintmq.storage.retention import ExpiredSegments, expired_segments
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class RetentionResult(NamedTuple):
 
     partition: Partition
     start_before: int
-    expired: Expired | None
+    expired: ExpiredSegments | None
     """None if nothing had to go."""
 
 
@@ -58,7 +58,7 @@ def _decide(partition: Partition, now_ms: int) -> RetentionResult | None:
     log = partition.log
     if log.offline is not None or partition.deleted:
         return None
-    found = expired(log, now_ms)
+    found = expired_segments(log, now_ms)
     if found is not None:
         if found.needs_roll:
             try:

@@ -22,7 +22,7 @@ from flintmq.partitions.maintenance.retention import retain
 from flintmq.partitions.maintenance.scrub import Scrubber, verify_log
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
-from flintmq.storage.compaction.planning import dirtiest
+from flintmq.storage.compaction.planning import next_log_to_clean
 from flintmq.storage.corrupt_ranges import merge_ranges
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class MaintenanceScheduler:
                 for partition in self._partitions
                 if not self.cleaner.gave_up(partition) and partition not in failed
             }
-            log = dirtiest(by_log, self._clock.now_ms())
+            log = next_log_to_clean(by_log, self._clock.now_ms())
             if log is None:
                 return
             try:

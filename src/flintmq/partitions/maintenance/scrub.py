@@ -16,7 +16,7 @@ from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.log import Log
-from flintmq.storage.scrub import Scrubbed, scrub
+from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ async def scrub_piece(
             end_offset=following,
             limit=limit,
         )
-        found: Scrubbed = await executor.run(check)
+        found: ScrubResult = await executor.run(check)
     except OSError:
         if not segment.removed:
             raise

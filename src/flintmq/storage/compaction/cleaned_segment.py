@@ -49,7 +49,7 @@ class CleanedSegment:
             raise StorageError(f"The cleaned segment {self._path(LOG)} would outgrow {MAX_INT32} bytes.")
         self._buffered.append(filtered.batch)
         self._buffered_bytes += size
-        self._segment.note(position, size, header.last_offset, filtered.max_timestamp)
+        self._segment.add_batch(position, size, header.last_offset, filtered.max_timestamp)
         self._last_offset = header.last_offset
         self._records += filtered.records
         if self._buffered_bytes >= _BUFFER_BYTES:

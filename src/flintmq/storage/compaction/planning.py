@@ -19,7 +19,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.segment import segment_index
 
 
-class Cleanable(NamedTuple):
+class CleanableRange(NamedTuple):
     first_dirty_offset: int
     end_offset: int
     clean_bytes: int
@@ -32,8 +32,8 @@ class Cleanable(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleanable:
-    """What could be compacted now."""
+def cleanable_range(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> CleanableRange:
+    """Return what could be compacted now."""
     config = log.config
     lag_ms = config.min_compaction_lag_ms if min_lag_ms is None else min_lag_ms
     first_dirty = log.first_dirty_offset
@@ -55,13 +55,14 @@ def cleanable(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> Cleana
         dirty_bytes += segment.size
         if 0 <= segment.first_timestamp < now_ms - config.max_compaction_lag_ms:
             is_overdue = True
-    return Cleanable(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes, is_overdue)
+    return CleanableRange(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes, is_overdue)
 
 
-def worth_cleaning(log: Log, now_ms: int) -> Cleanable | None:
+def cleaning_due(log: Log, now_ms: int) -> CleanableRange | None:
+    """Return what should be compacted now; None if that is not worth a pass."""
     if not log.config.compacts or log.offline is not None or not log.is_created:
         return None
-    found = cleanable(log, now_ms)
+    found = cleanable_range(log, now_ms)
     if not found.dirty_bytes or found.end_offset <= found.first_dirty_offset:
         return None
     if found.is_overdue or found.ratio > log.config.min_cleanable_dirty_ratio:
@@ -69,12 +70,12 @@ def worth_cleaning(log: Log, now_ms: int) -> Cleanable | None:
     return None
 
 
-def dirtiest(logs: Iterable[Log], now_ms: int) -> Log | None:
-    """The log that needs it most, those first whose time has come."""
+def next_log_to_clean(logs: Iterable[Log], now_ms: int) -> Log | None:
+    """Return the log that needs compaction most; those with overdue records come first."""
     best: tuple[bool, float] | None = None
     chosen = None
     for log in logs:
-        found = worth_cleaning(log, now_ms)
+        found = cleaning_due(log, now_ms)
         if found is not None and (best is None or (found.is_overdue, found.ratio) > best):
             best, chosen = (found.is_overdue, found.ratio), log
     return chosen

@@ -58,7 +58,7 @@ class Abandoned(Exception):
     """Nobody waits for the result any more."""
 
 
-class Lifeline:
+class ParentWatch:
     """Whether the other end of the standard input is still there."""
 
     def __init__(self, fd: int) -> None:
@@ -73,7 +73,7 @@ class Lifeline:
 
 
 @contextmanager
-def alone_in(directory: str) -> Iterator[None]:
+def exclusive_lock(directory: str) -> Iterator[None]:
     """Wait until no other process compacts there. The lock goes with the process, however it ends."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -83,7 +83,7 @@ def alone_in(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _yield_to_others() -> None:
+def _lower_priority() -> None:
     """Run when a core has nothing better to do: whoever wakes up for a client goes first.
 
     Not never: even then the system gives a little of a core that is always busy.
@@ -99,7 +99,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     if not line:
         return
     job = decode_job(line)
-    lifeline = Lifeline(source.fileno())
+    lifeline = ParentWatch(source.fileno())
     limit = RateLimit(job.bytes_per_second, time.monotonic, lifeline.check)
 
     def pace(byte_count: int) -> None:
@@ -108,15 +108,15 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
     try:
         try:
-            with alone_in(job.directory):
-                _tell(sink, source, clean(RealDisk(), job, pace))
+            with exclusive_lock(job.directory):
+                _write_events(sink, source, clean(RealDisk(), job, pace))
         except (OSError, FlintError) as error:
             _write(sink, CompactionFailure(reason=str(error)))
     except (Abandoned, BrokenPipeError):
         return
 
 
-def _tell(sink: BinaryIO, source: BinaryIO, events: Iterable[Event]) -> None:
+def _write_events(sink: BinaryIO, source: BinaryIO, events: Iterable[Event]) -> None:
     for event in events:
         _write(sink, event)
         if isinstance(event, GroupResult) and not source.readline():
@@ -132,5 +132,5 @@ if __name__ == "__main__":
     # A Ctrl-C on the terminal is for the broker, which then ends this process. Not a session of its own: the system
     # would weigh it against the broker's as one against one, however idle it means to be.
     os.setpgid(0, 0)
-    _yield_to_others()
+    _lower_priority()
     serve(sys.stdin.buffer, sys.stdout.buffer)

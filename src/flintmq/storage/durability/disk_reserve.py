@@ -1,4 +1,4 @@
-"""A little room on the disk, kept for making room.
+"""A little room on the disk, reserved for making room.
 
 To delete records on a full disk, the new start of the log must first be written down, and there is no room for it.
 So a file of no content is kept in the data directory; when a checkpoint does not fit, it is given up, and made again
@@ -23,8 +23,8 @@ class DiskReserve:
         self._path = f"{directory}/{RESERVE_FILE}"
         self._kept = False
 
-    def keep(self) -> None:
-        """Make it, if it is not there and there is room."""
+    def create(self) -> None:
+        """Create the file, if it does not exist and there is room."""
         if self._kept:
             return
         try:
@@ -38,8 +38,8 @@ class DiskReserve:
             logger.debug("%s cannot be made: %s", self._path, error)
             self._remove()
 
-    def give_up(self) -> bool:
-        """Whether there is more room now."""
+    def release(self) -> bool:
+        """Remove the file; True if there is more room now."""
         if not self._kept:
             return False
         self._kept = False

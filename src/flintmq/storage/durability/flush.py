@@ -47,21 +47,21 @@ class CloseGuard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shut = False
+        self._closed = False
         self.syncing = threading.Lock()
         """Held by a flush. The one at a stop waits for it: of two syncs of one file only one is told of an error."""
         self.sync_failed = False
 
-    def shut(self) -> None:
-        """Returns when nobody is inside; nobody enters again."""
+    def close(self) -> None:
+        """Wait until nobody is inside, and let nobody in again."""
         with self._lock:
-            self._shut = True
+            self._closed = True
 
     @contextmanager
     def entered(self) -> Iterator[bool]:
         """Whether the directory is still this log's, which it stays until the end of the block."""
         with self._lock:
-            yield not self._shut
+            yield not self._closed
 
     def replace(self, disk: Disk, path: str, data: bytes, segment: Segment | None = None) -> None:
         """Replace a file atomically, unless it is no longer this log's or its segment is gone."""
@@ -75,7 +75,8 @@ class CloseGuard:
                     raise NoSpace(f"No space left for {path}.") from error
                 raise
 
-    def mark(self, disk: Disk, path: str) -> None:
+    def write_empty(self, disk: Disk, path: str) -> None:
+        """Write an empty file, unless the directory is no longer this log's."""
         with self.entered() as is_mine:
             if is_mine:
                 write_plainly(disk, path, b"")
@@ -143,10 +144,10 @@ class Flush:
                 # An open, for no sync fails like that.
                 raise NoSpace(f"No descriptor is left for the files of {self._directory}.") from error
             self._close_guard.sync_failed = True
-            self._leave_mark()
+            self._write_failure_mark()
             raise
 
-    def run_at_stop(self) -> None:
+    def run_at_shutdown(self) -> None:
         """The same with far fewer waits, for a caller that syncs the volume before it relies on any name.
 
         The data itself is synced file by file all the same: only that reports errors.
@@ -154,9 +155,9 @@ class Flush:
         with self._close_guard.syncing:
             if self._close_guard.sync_failed:
                 raise StorageError(f"A sync in {self._directory} has failed.")
-            self._run_at_stop()
+            self._run_at_shutdown()
 
-    def _run_at_stop(self) -> None:
+    def _run_at_shutdown(self) -> None:
         try:
             for sealed in self.sealed:
                 segment, file, positions, times = sealed
@@ -173,7 +174,7 @@ class Flush:
                 write_plainly(self._disk, segment.path(TIME_INDEX), times)
             self._file.sync()
         except OSError:
-            self._leave_mark()
+            self._write_failure_mark()
             raise
 
     def sync_data(self) -> None:
@@ -215,9 +216,9 @@ class Flush:
                 file.close()
             self._disk.sync_dir(self._directory)
 
-    def _leave_mark(self) -> None:
+    def _write_failure_mark(self) -> None:
         try:
-            self._close_guard.mark(self._disk, f"{self._directory}/{FLUSH_FAILED}")
+            self._close_guard.write_empty(self._disk, f"{self._directory}/{FLUSH_FAILED}")
         except OSError as error:
             logger.error("%s/%s could not be written either: %s", self._directory, FLUSH_FAILED, error)
 

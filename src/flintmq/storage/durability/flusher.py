@@ -35,7 +35,7 @@ class Flusher:
         self._waiting_next: list[Done] = []
 
     def after_append(self) -> None:
-        """Called for every append: starts a flush if `flush.messages` are waiting, or a segment was sealed.
+        """Start a flush if `flush.messages` are waiting, or a segment was sealed. Called for every append.
 
         The latter, as in Kafka, whatever the settings: so what a crash leaves to be scanned, and the indexes
         that wait in memory, are those of about one segment.
@@ -44,8 +44,8 @@ class Flusher:
         if log.sealed or log.end_offset - log.recovery_point >= log.config.flush_messages:
             self.flush()
 
-    def after_time(self, now_ms: int) -> None:
-        """Called now and then: starts a flush if something has waited for `flush.ms`."""
+    def flush_if_due(self, now_ms: int) -> None:
+        """Start a flush if something has waited for `flush.ms`. Called from time to time."""
         log = self._log
         if (
             self._short_of_space
@@ -59,7 +59,7 @@ class Flusher:
         if done is not None:
             self._waiting_next.append(done)
         if self._log.offline is not None:
-            self._tell(LogOffline(self._log.offline))
+            self._fail_waiting(LogOffline(self._log.offline))
             return
         if self._running:
             self._again = True
@@ -68,11 +68,11 @@ class Flusher:
             work = self._log.prepare_flush()
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
-                self._wait(f"{error}.")
+                self._retry_later(f"{error}.")
             else:
                 self._log.go_offline(f"its files could not be opened for a flush: {error}")
                 self._flushed()
-            self._tell(error)
+            self._fail_waiting(error)
             return
         self._running = True
         self._waiting, self._waiting_next = self._waiting_next, []
@@ -89,8 +89,8 @@ class Flusher:
         if error is None:
             self._log.flushed(work, self._clock.now_ms())
         elif isinstance(error, NoSpace):
-            self._wait(str(error))
-            self._tell(error, waiting)
+            self._retry_later(str(error))
+            self._fail_waiting(error, waiting)
             return
         else:
             self._log.go_offline(f"fsync failed: {error}")
@@ -104,12 +104,12 @@ class Flusher:
             self._again = False
             self.after_append()
 
-    def _tell(self, error: BaseException, waiting: Sequence[Done] = ()) -> None:
-        """No flush will come for those who wait for one."""
+    def _fail_waiting(self, error: BaseException, waiting: Sequence[Done] = ()) -> None:
+        """Call back with `error`: no flush will come."""
         late, self._waiting_next = self._waiting_next, []
         for done in (*waiting, *late):
             done(error)
 
-    def _wait(self, why: str) -> None:
+    def _retry_later(self, why: str) -> None:
         self._short_of_space = True
         logger.error("%s is not flushed: %s Trying again when there is room.", self._log.name, why)

@@ -48,7 +48,7 @@ _COPY_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Recovery:
+class RecoveryReport:
     """What opening one log found and did."""
 
     bytes_cut: int = 0
@@ -69,7 +69,7 @@ def open_log(
     first_dirty_offset: int = 0,
     counters: LogCounters | None = None,
     limits: LogLimits = LOG_LIMITS,
-) -> tuple[Log, Recovery]:
+) -> tuple[Log, RecoveryReport]:
     """Build a log from what its directory holds."""
     loader = LogLoader(
         partition_dir, config, clean=clean, recovery_point=recovery_point, now_ms=now_ms, limits=limits
@@ -103,7 +103,7 @@ class LogLoader:
         self._clean = clean
         self._recovery_point = recovery_point
         self._now_ms = now_ms
-        self._report = Recovery()
+        self._report = RecoveryReport()
         self._state = LogState(
             snapshots=ProducerSnapshots(self._disk, partition_dir.path, limits=limits),
             last_flush_ms=now_ms,
@@ -117,9 +117,9 @@ class LogLoader:
         self._scanned: dict[int, Segment] = {}
         self._first_marked: int | None = None
 
-    def load(self, start_offset: int) -> tuple[LogState, Recovery]:
+    def load(self, start_offset: int) -> tuple[LogState, RecoveryReport]:
         state = self._state
-        bases = self._without_obsolete(self._tidy(), start_offset)
+        bases = self._remove_obsolete(self._list_segments(), start_offset)
         self._load_epochs(max(start_offset, bases[0]) if bases else start_offset)
         for at, base in enumerate(bases):
             following = bases[at + 1] if at + 1 < len(bases) else None
@@ -129,11 +129,11 @@ class LogLoader:
             elif following is None and self._clean and self._load_active(segment):
                 pass
             elif not self._recover(segment, following):
-                self._drop([self._new_segment(later) for later in bases[at + 1 :]])
+                self._drop_segments([self._new_segment(later) for later in bases[at + 1 :]])
                 break
         if state.segments and start_offset > state.end_offset:
             # The start moved durably, the records it moved over were lost unsynced: nothing below it may return.
-            self._drop(state.segments)
+            self._drop_segments(state.segments)
             state.segments, state.sealed, state.corrupt = [], [], []
         if state.segments:
             state.start_offset = max(start_offset, state.segments[0].base_offset)
@@ -160,8 +160,8 @@ class LogLoader:
     def _new_segment(self, base_offset: int) -> Segment:
         return self._dir.new_segment(base_offset, self._config, self._now_ms)
 
-    def _tidy(self) -> list[int]:
-        """The base offsets of the segments there are. What was written aside, or belongs to none, is removed."""
+    def _list_segments(self) -> list[int]:
+        """Return the base offsets of the segments. Files that were set aside or belong to no segment are removed."""
         directory = self._dir.path
         names = self._disk.list(directory)
         if resume_swap(self._disk, directory, names):
@@ -184,8 +184,8 @@ class LogLoader:
                 bases.append(int(stem))
         return sorted(bases)
 
-    def _without_obsolete(self, bases: list[int], start_offset: int) -> list[int]:
-        """Segments below the start, whose removal a crash undid in part: gaps between them mean nothing."""
+    def _remove_obsolete(self, bases: list[int], start_offset: int) -> list[int]:
+        """Remove segments below the start, whose removal a crash undid in part: gaps between them mean nothing."""
         obsolete = 0
         while obsolete + 1 < len(bases) and bases[obsolete + 1] <= start_offset:
             obsolete += 1
@@ -210,7 +210,7 @@ class LogLoader:
             self._epochs_are_lost = True
             logger.warning("%s: %s It is rebuilt from the batches.", path, error)
 
-    def _recall_epochs(self, segment: Segment) -> bool:
+    def _rebuild_epochs(self, segment: Segment) -> bool:
         """From the batches of a segment that is not scanned, where the checkpoint does not tell.
 
         False if the batches make no sense.
@@ -237,7 +237,7 @@ class LogLoader:
         if (
             indexed
             and self._index_files_are_sound(segment, following)
-            and self._recall_epochs(segment)
+            and self._rebuild_epochs(segment)
             and self._load_aborted(segment, following)
         ):
             self._read_max_timestamp(segment)
@@ -369,14 +369,14 @@ class LogLoader:
             if times.offsets and segment.base_offset + times.offsets[-1] >= end_offset:
                 raise CorruptionError("Its time index leads beyond its end.")
             self._read_first_timestamp(segment)
-            if not self._recall_epochs(segment):
+            if not self._rebuild_epochs(segment):
                 raise CorruptionError("Its batches make no sense.")
             if not self._load_aborted(segment, end_offset):
                 raise CorruptionError("Its index of aborted transactions makes no sense.")
         except CorruptionError as error:
             logger.warning("%s: %s Scanning it.", segment.path(LOG), error)
             return False
-        segment.adopt(offsets, times)
+        segment.set_indexes(offsets, times)
         self._read_max_timestamp(segment)
         self._state.segments.append(segment)
         self._state.end_offset = end_offset
@@ -434,7 +434,7 @@ class LogLoader:
         """A scanned segment with others after it: its index files are written with the next flush."""
         self._state.sealed.append(SealedSegment(segment, None, *segment.seal()))
 
-    def _drop(self, segments: list[Segment]) -> None:
+    def _drop_segments(self, segments: list[Segment]) -> None:
         for segment in segments:
             self._report.segments_dropped += 1
             size = self._disk.size(segment.path(LOG))

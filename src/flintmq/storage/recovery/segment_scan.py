@@ -65,12 +65,12 @@ def scan(
         if len(batch) == header.size:
             is_sound = crc_is_right(batch, header.crc)
         else:
-            is_sound = _crc_in_pieces(file, position, header.size) == header.crc
+            is_sound = _crc_in_chunks(file, position, header.size) == header.crc
         if not is_sound:
             break
         if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
-        segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
         expected = header.last_offset + 1
         position += header.size
         if header.attributes & CONTROL:
@@ -87,7 +87,7 @@ def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:
     )
 
 
-def _crc_in_pieces(file: File, position: int, size: int) -> int:
+def _crc_in_chunks(file: File, position: int, size: int) -> int:
     """The CRC of a batch that is larger than a chunk, or says so: its length is not to be believed yet."""
     crc, at, end = 0, position + CRC_START, position + size
     while at < end:

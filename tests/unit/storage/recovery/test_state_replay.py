@@ -110,7 +110,7 @@ def test_after_a_stop_that_had_not_flushed_what_was_sealed_all_is_as_it_was(
 ) -> None:
     producers = bench.log.producers.encode()
     flush = bench.log.prepare_flush()
-    flush.run_at_stop()
+    flush.run_at_shutdown()
     bench.log.close()
     bench.open(clean=True, recovery_point=END)
     assert bench.report.segments_scanned == 0
@@ -230,7 +230,7 @@ def test_a_crash_while_indexes_are_rebuilt_leaves_no_aborted_record_to_readers(
     observe.count = 0  # type: ignore[attr-defined]
     bench.disk.observer = observe
     flush = bench.log.prepare_flush()
-    flush.run_at_stop() if at_stop else flush.run()
+    flush.run_at_shutdown() if at_stop else flush.run()
     bench.disk.observer = None
     bench.disk = left[0] if left else bench.disk.crash()
     bench.open(recovery_point=END)
