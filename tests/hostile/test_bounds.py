@@ -20,13 +20,8 @@ from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataRes
 from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX
 from flintmq.protocol.produce import decode_request
 from flintmq.records.batch import read_header
-from flintmq.records.record import (
-    CHECKED_ENTRIES_MAX,
-    FAULTS_TOLD_MAX,
-    RecordError,
-    append_varint,
-    check_records,
-)
+from flintmq.records.record import CHECKED_ENTRIES_MAX, FAULTS_TOLD_MAX, RecordError, check_records
+from flintmq.records.varint import append_varint
 from flintmq.server.inbound import FrameBuffer
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound_budget import OutboundBudget

@@ -22,7 +22,8 @@ from flintmq.protocol.messages import (
 )
 from flintmq.records.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
 from flintmq.records.compression import Codec
-from flintmq.records.record import FAULTS_TOLD_MAX, append_varint
+from flintmq.records.record import FAULTS_TOLD_MAX
+from flintmq.records.varint import append_varint
 from flintmq.storage.limits import LOG_LIMITS
 from support.broker.broker_process import BrokerProcess
 from support.broker.hostile import watched

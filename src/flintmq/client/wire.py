@@ -129,5 +129,5 @@ def _after_tags(frame: Buffer, position: int) -> int:
     try:
         count = frame[position]
         return skip_tags(frame, position + 1, count, len(frame)) if count else position + 1
-    except (IndexError, MalformedError) as error:
+    except (IndexError, OverflowError, MalformedError) as error:
         raise ProtocolError(f"the tagged fields of an answer's header: {error}") from error

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from flintmq.protocol.codec import decoder
 from flintmq.protocol.messages import FetchRequest
-from flintmq.protocol.primitives import write_varint
+from flintmq.records.varint import append_unsigned
 
 FIRST_SESSIONS = 7
 FIRST_FLEXIBLE = 12
@@ -122,7 +122,7 @@ def _encode_flexible(
     topics: Sequence[tuple[str | bytes, Sequence[Fetched]]],
 ) -> list[bytearray | Sized]:
     out += _HEAD_12.pack(throttle_ms, error_code, session_id)
-    write_varint(out, len(topics) + 1)
+    append_unsigned(out, len(topics) + 1)
     pieces: list[bytearray | Sized] = [out]
     room = INLINED_BYTES_MAX
     for topic, partitions in topics:
@@ -130,16 +130,16 @@ def _encode_flexible(
             out += topic
         else:
             name = topic.encode()
-            write_varint(out, len(name) + 1)
+            append_unsigned(out, len(name) + 1)
             out += name
-        write_varint(out, len(partitions) + 1)
+        append_unsigned(out, len(partitions) + 1)
         for partition in partitions:
             index, error, high_watermark, stable, start, records, aborted, diverging = partition
             out += _PARTITION_5.pack(index, error, high_watermark, stable, start)
             if aborted is None:
                 out.append(0)
             else:
-                write_varint(out, len(aborted) + 1)
+                append_unsigned(out, len(aborted) + 1)
                 for pair in aborted:
                     out += _ABORTED.pack(*pair)
                     out.append(0)
@@ -147,7 +147,7 @@ def _encode_flexible(
             if records is None:
                 out.append(1)
             else:
-                write_varint(out, records.size + 1)
+                append_unsigned(out, records.size + 1)
                 if records.size <= INLINE_BYTES_MAX and room > 0:
                     room -= records.size
                     out += _copied(records)

@@ -57,7 +57,7 @@ def parse_request_header(buffer: Buffer, position: int, end: int) -> tuple[int, 
         raise ProtocolError(f"no request has the api key {api_key}") from None
     except (struct.error, IndexError):
         raise ProtocolError("a request too short for its header") from None
-    except MalformedError as error:
+    except (MalformedError, OverflowError) as error:
         raise ProtocolError(f"the tagged fields of a request header: {error}") from error
     if body > end:
         raise ProtocolError("a request too short for its header")

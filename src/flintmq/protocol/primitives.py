@@ -1,8 +1,9 @@
-"""What generated codecs call off the common path: long varints, long arrays, tagged fields to skip.
+"""What generated codecs call off the common path: long strings, long arrays, tagged fields to skip.
 
 The common case of each (a length below 128, a short array, no tags) is written out in the generated code
 and never comes here. All functions take any buffer whose items are bytes, and a position in it; reading
-past the end raises IndexError or struct.error, which the codec turns into a ProtocolError.
+past the end raises IndexError or struct.error, an impossible varint OverflowError, which the codec turns into a
+ProtocolError.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from flintmq.effects import Buffer
+from flintmq.records.varint import append_unsigned, read_unsigned_rest
 
 UNKNOWN_TAGS_MAX: Final = 1000
 """Per struct. Nobody sends so many; each costs time to skip."""
@@ -33,46 +35,25 @@ class UnrepresentableError(Exception):
     """A value set in a field that the version written does not have."""
 
 
-def varint_rest(buffer: Buffer, first: int, position: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, 128 or more, is at `position - 1`."""
-    value = first & 127
-    for shift in (7, 14, 21, 28):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            if value > 0xFFFFFFFF:
-                break
-            return value, position
-    raise MalformedError("a varint of more than 32 bits")
-
-
 def string_size_rest(buffer: Buffer, first: int, position: int) -> tuple[int, int]:
     """The same for the length of a string, which Kafka bounds."""
-    value, position = varint_rest(buffer, first, position)
+    value, position = read_unsigned_rest(buffer, first, position)
     if value > STRING_SIZE_MAX + 1:
         raise MalformedError(f"a string of {value - 1} bytes")
     return value, position
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
 
 
 def write_string_size(out: bytearray, value: int) -> None:
     """`value` is the size plus one, as compact strings have it."""
     if value > STRING_SIZE_MAX + 1:
         raise ValueError(f"a string of {value - 1} bytes is too long")
-    write_varint(out, value)
+    append_unsigned(out, value)
 
 
 def skip_tags(buffer: Buffer, position: int, count: int, end: int) -> int:
     """Past `count` tagged fields; `count` may be the first byte of a longer varint. Returns the position."""
     if count > 127:
-        count, position = varint_rest(buffer, count, position)
+        count, position = read_unsigned_rest(buffer, count, position)
     if count > UNKNOWN_TAGS_MAX:
         raise MalformedError(f"{count} unknown tagged fields")
     previous = -1
@@ -80,14 +61,14 @@ def skip_tags(buffer: Buffer, position: int, count: int, end: int) -> int:
         tag = buffer[position]
         position += 1
         if tag > 127:
-            tag, position = varint_rest(buffer, tag, position)
+            tag, position = read_unsigned_rest(buffer, tag, position)
         if tag <= previous:
             raise MalformedError(f"tag {tag} after tag {previous}")
         previous = tag
         size = buffer[position]
         position += 1
         if size > 127:
-            size, position = varint_rest(buffer, size, position)
+            size, position = read_unsigned_rest(buffer, size, position)
         position += size
         if position > end:
             raise MalformedError("a tagged field reaches past the end")

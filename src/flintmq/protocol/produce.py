@@ -17,9 +17,8 @@ from flintmq.protocol.primitives import (
     MalformedError,
     skip_tags,
     string_size_rest,
-    varint_rest,
-    write_varint,
 )
+from flintmq.records.varint import append_unsigned, read_unsigned_rest
 
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_IDS = 13
@@ -62,7 +61,7 @@ def decode_request(frame: memoryview, position: int, version: int) -> ProduceReq
         if version >= FIRST_FLEXIBLE:
             return _decode_flexible(frame, position, version)
         return _decode_old(frame, position)
-    except (struct.error, IndexError, UnicodeDecodeError, MalformedError) as error:
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError, MalformedError) as error:
         raise ProtocolError(f"ProduceRequest version {version}: {error}") from error
 
 
@@ -143,7 +142,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceR
             size = frame[position + 4]
             position += 5
             if size > 127:
-                size, position = varint_rest(frame, size, position)
+                size, position = read_unsigned_rest(frame, size, position)
             if size == 0:
                 partitions.append((index, None))
             else:
@@ -168,7 +167,7 @@ def _count(frame: memoryview, position: int) -> tuple[int, int]:
     count = frame[position]
     position += 1
     if count > 127:
-        count, position = varint_rest(frame, count, position)
+        count, position = read_unsigned_rest(frame, count, position)
     if not count:
         raise MalformedError("an array that must not be null")
     return count - 1, position
@@ -236,21 +235,21 @@ def encode_response(
 def _encode_flexible(
     out: bytearray, version: int, topics: Sequence[tuple[str | bytes, Sequence[Produced]]], throttle_ms: int
 ) -> None:
-    write_varint(out, len(topics) + 1)
+    append_unsigned(out, len(topics) + 1)
     for topic, partitions in topics:
         if isinstance(topic, bytes):
             out += topic
         else:
             name = topic.encode()
-            write_varint(out, len(name) + 1)
+            append_unsigned(out, len(name) + 1)
             out += name
-        write_varint(out, len(partitions) + 1)
+        append_unsigned(out, len(partitions) + 1)
         for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
             if message is None and not faults:
                 out += _PARTITION_9.pack(index, error, base_offset, append_time_ms, start_offset, 1, 0, 0)
                 continue
             out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
-            write_varint(out, len(faults) + 1)
+            append_unsigned(out, len(faults) + 1)
             for at, why in faults:
                 out += _INT32.pack(at)
                 _write_compact_text(out, why)
@@ -269,5 +268,5 @@ def _write_text(out: bytearray, text: str | None) -> None:
 
 def _write_compact_text(out: bytearray, text: str | None) -> None:
     data = None if text is None else text.encode()
-    write_varint(out, 0 if data is None else len(data) + 1)
+    append_unsigned(out, 0 if data is None else len(data) + 1)
     out += data or b""

@@ -36,6 +36,7 @@ from flintmq.records.batch import (
 )
 from flintmq.records.checksum import crc32c
 from flintmq.records.compression import Buffer, Codec, compress, decompress
+from flintmq.records.varint import append_varint, read_varint
 
 Header = tuple[str, bytes | None]
 NewRecord = tuple[bytes | None, bytes | None, int, Sequence[Header]]
@@ -114,38 +115,6 @@ class CheckedRecords(NamedTuple):
 
     max_timestamp: int
     offset_delta: int
-
-
-def read_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """The zigzag varint at `position` and the position behind it; IndexError where the data ends first
-    and OverflowError where it is longer than an integer of `bits` bits."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value = byte & 0x7F
-    shift = 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift >= bits:
-            raise OverflowError
-    if value >> bits:
-        raise OverflowError
-    return (value >> 1) ^ -(value & 1), position
-
-
-def append_varint(out: bytearray, value: int) -> None:
-    """Write `value`, of at most 64 bits, as a zigzag varint."""
-    rest = (value << 1) ^ (value >> 63)
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
 
 
 def walk(

@@ -196,6 +196,10 @@ def _append_retimed(pieces: list[bytes], data: bytes, start: i64, end: i64, time
     pieces.append(rest)
 
 
+# Not those of `records.varint`: compiled, a call within this module on 64-bit integers costs next to nothing, while a
+# call into an interpreted module for every field would be most of a walk.
+
+
 def varint(value: int) -> bytes:
     """A number of at most 64 bits as a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.record import default_records as aiokafka_records
 from crc32c import crc32c
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_records
 
@@ -22,16 +22,15 @@ from flintmq.records.record import (
     Record,
     RecordError,
     append_record,
-    append_varint,
     build_batch,
     check_records,
     payload_of,
-    read_varint,
     recompress,
     records_of,
     walk,
     with_payload,
 )
+from flintmq.records.varint import append_varint
 
 MIB = 1 << 20
 TIME = 1_700_000_000_000
@@ -75,44 +74,6 @@ def refusal(data: bytes, count: int) -> RequestError:
     assert str(walked.value) == str(checked.value)
     assert walked.value.code is checked.value.code
     return walked.value
-
-
-@given(value=st.integers(-(1 << 63), (1 << 63) - 1))
-@example(value=0)
-@example(value=-1)
-@example(value=63)
-@example(value=64)
-@example(value=-64)
-@example(value=-65)
-@example(value=(1 << 63) - 1)
-@example(value=-(1 << 63))
-def test_varints_round_trip_and_fit_in_ten_bytes(value: int) -> None:
-    out = bytearray(b"-")
-    append_varint(out, value)
-    assert len(out) <= 11
-    assert read_varint(bytes(out), 1, 64) == (value, len(out))
-
-
-@pytest.mark.parametrize(("value", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (-64, "7f"), (300, "d804")])
-def test_varints_have_kafkas_bytes(value: int, encoded: str) -> None:
-    out = bytearray()
-    append_varint(out, value)
-    assert out.hex() == encoded
-
-
-@pytest.mark.parametrize(("bits", "longest"), [(32, 5), (64, 10)])
-def test_varints_are_bounded(bits: int, longest: int) -> None:
-    top = (1 << (bits - 1)) - 1
-    for value in (top, -top - 1):
-        out = bytearray()
-        append_varint(out, value)
-        assert read_varint(bytes(out), 0, bits) == (value, longest)
-    too_wide = b"\xff" * (longest - 1) + b"\x7f"
-    for data in (too_wide, b"\xff" * longest + b"\x00", b"\x80" * 20 + b"\x00"):
-        with pytest.raises(OverflowError):
-            read_varint(data, 0, bits)
-    with pytest.raises(IndexError):
-        read_varint(b"\xff\xff", 0, bits)
 
 
 @pytest.mark.parametrize("codec", Codec)

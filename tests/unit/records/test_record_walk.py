@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import CorruptionError
-from flintmq.records.record import Header, append_record, read_varint
+from flintmq.records.record import Header, append_record
 from flintmq.records.record import walk as read_records
 from flintmq.records.record_walk import RecordColumns, locate, rebuild, varint, walk
+from flintmq.records.varint import read_varint
 
 HEADERS: list[Header] = [("name", b"value"), ("", None)]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from flintmq.arrow.codec.fields import Strings
 from flintmq.arrow.codec.varints import BadRow, Places, VarintPayload, refuse
-from flintmq.records.record import read_varint
+from flintmq.records.varint import read_varint
 
 # A step costs much the same for one record as for hundreds: below this a walk one by one is cheaper.
 _LANES_MIN: Final = 16

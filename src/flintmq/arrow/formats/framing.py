@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from flintmq.records.varint import read_varint
+
 PREFIX_SIZE: Final = 5
 _INDEXES_MAX: Final = 64
 NO_FRAME: Final = -1
@@ -56,27 +58,16 @@ def bodies_of(values: pa.BinaryArray) -> pa.BinaryArray:
 
 def unpack_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
     """The message's place in its file, and where the message begins. ValueError if there is no such place."""
-    count, at = _varint(body, 0)
-    if count == 0:
-        return (0,), at
-    if not 0 < count <= _INDEXES_MAX:
-        raise ValueError(f"the place of its message has {count} parts")
-    indexes = []
-    for _ in range(count):
-        index, at = _varint(body, at)
-        indexes.append(index)
+    try:
+        count, at = read_varint(body, 0, 32)
+        if count == 0:
+            return (0,), at
+        if not 0 < count <= _INDEXES_MAX:
+            raise ValueError(f"the place of its message has {count} parts")
+        indexes = []
+        for _ in range(count):
+            index, at = read_varint(body, at, 32)
+            indexes.append(index)
+    except (IndexError, OverflowError):
+        raise ValueError("the place of its message is cut off") from None
     return tuple(indexes), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Of 32 bits, with zigzag."""
-    number = 0
-    for shift in range(0, 35, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-    raise ValueError("the place of its message is cut off")

@@ -16,6 +16,7 @@ from flintmq.protocol.codegen.schema import Field
 from flintmq.protocol.codegen.source import Source, minimal_element_size, span
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.primitives import FORMATS, SHORT_ARRAY_COUNT, MalformedError
+from flintmq.records.varint import read_unsigned_rest
 
 _OWN_SIZES = {code: struct.calcsize(">" + code) for code in (*FORMATS.values(), "B")}
 
@@ -39,8 +40,8 @@ class _Decoder:
         source.constants.update(
             new=object.__new__,
             Malformed=MalformedError,
-            faults=(struct.error, IndexError, UnicodeDecodeError, MalformedError),
-            varint_rest=primitives.varint_rest,
+            faults=(struct.error, IndexError, OverflowError, UnicodeDecodeError, MalformedError),
+            read_unsigned_rest=read_unsigned_rest,
             string_size_rest=primitives.string_size_rest,
             skip_tags=primitives.skip_tags,
         )
@@ -166,7 +167,7 @@ class _Decoder:
 
     def _array(self, field: Field, target: str) -> None:
         source = self._source
-        count = self._length(field, "i", "varint_rest")
+        count = self._length(field, "i", "read_unsigned_rest")
         self._present(field, count, target, nullable=field.may_be_null(self._version))
         least = minimal_element_size(source.schema, field, self._version)
         room = "end - position" if least <= 1 else f"(end - position) // {least}"
@@ -207,7 +208,7 @@ class _Decoder:
         if field.kind == "string":
             size = self._length(field, "h", "string_size_rest")
         else:
-            size = self._length(field, "i", "varint_rest")
+            size = self._length(field, "i", "read_unsigned_rest")
         self._present(field, size, target, nullable=nullable)
         stop = source.local("p")
         source.emit(f"{stop} = position + {size}")
@@ -271,7 +272,7 @@ class _Decoder:
         self._source.emit(f"{targets}, = {unpack}(buffer, position)", path)
         self._source.emit(f"position += {sum(_OWN_SIZES[code] for code, _, _ in run)}", path)
 
-    def _long_varint(self, name: str, rest: str = "varint_rest") -> None:
+    def _long_varint(self, name: str, rest: str = "read_unsigned_rest") -> None:
         self._source.emit(f"if {name} > 127: {name}, position = {rest}(buffer, {name}, position)")
 
     def _count_entries(self, count: str) -> None:

@@ -14,6 +14,7 @@ from flintmq.protocol.codegen.schema import Field, MessageSchema
 from flintmq.protocol.codegen.source import Source, span
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.primitives import FORMATS, SHORT_ARRAY_COUNT, UnrepresentableError
+from flintmq.records.varint import append_unsigned
 
 
 def build_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
@@ -50,7 +51,7 @@ class _Encoder:
         source.constants.update(
             Unrepresentable=UnrepresentableError,
             faults=(struct.error, AttributeError, TypeError, ValueError, UnrepresentableError),
-            write_varint=primitives.write_varint,
+            append_unsigned=append_unsigned,
             write_string_size=primitives.write_string_size,
         )
         source.emit("start = len(out)")
@@ -110,8 +111,8 @@ class _Encoder:
         self._field(field, value)
         self._flush()
         body, self._out = self._out, outer_out
-        source.emit(f"write_varint({self._out}, {field.tag})")
-        source.emit(f"write_varint({self._out}, len({body}))")
+        source.emit(f"append_unsigned({self._out}, {field.tag})")
+        source.emit(f"append_unsigned({self._out}, len({body}))")
         source.emit(f"{self._out} += {body}")
 
     def _field(self, field: Field, value: str) -> None:
@@ -141,7 +142,7 @@ class _Encoder:
         source = self._source
         values, count = source.local("list"), source.local("n")
         source.emit(f"{values} = {value}")
-        self._length(field, values, count, "i", "write_varint", nullable=nullable)
+        self._length(field, values, count, "i", "append_unsigned", nullable=nullable)
         if nullable:
             source.emit(f"if {values}:")
             source.depth += 1
@@ -186,7 +187,7 @@ class _Encoder:
             )
             self._length(field, data, size, "h", "write_string_size", nullable=nullable)
         else:
-            self._length(field, data, size, "i", "write_varint", nullable=nullable)
+            self._length(field, data, size, "i", "append_unsigned", nullable=nullable)
         source.emit(f"if {data}: {self._out} += {data}" if nullable else f"{self._out} += {data}")
 
     def _length(self, field: Field, value: str, name: str, code: str, long: str, *, nullable: bool) -> None:
