@@ -17,7 +17,8 @@ from typing import Final
 from crc32c import crc32c
 
 from flintmq.records.batch import CRC_START, LENGTH_END
-from flintmq.records.record import MAGIC, append_varint
+from flintmq.records.record import MAGIC
+from flintmq.records.varint import append_varint
 
 RECORD_BYTES: Final = 100
 BATCH_RECORDS: Final = 148

@@ -18,8 +18,8 @@ from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
     from flintmq.coordinator.transactions.coordinator import Codes
-    from flintmq.coordinator.transactions.transaction import TopicPartition
     from flintmq.partitions.partition import Partition
+    from flintmq.records.topic_partition import TopicPartition
 
 _FIRST_ADDING = 12
 _FIRST_ABORTABLE = 11

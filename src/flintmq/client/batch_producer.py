@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
 from flintmq.client.errors import ClientError, check
@@ -32,6 +31,7 @@ from flintmq.protocol.messages import (
 from flintmq.records.batch import NO_EPOCH, TRANSACTIONAL, BatchHeader, advance_sequence
 from flintmq.records.compression import Codec
 from flintmq.records.record import MAGIC, with_payload
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.records.uuids import ZERO_UUID
 
 IN_FLIGHT_MAX: Final = 5

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from flintmq.client.admin.groups import COMMIT_VERSION_MAX, check_commit, commit_request
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.assignors import (
     ASSIGNORS,
     PROTOCOL_TYPE,
@@ -42,6 +41,7 @@ from flintmq.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from flintmq.records.topic_partition import TopicPartition
 
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 60_000

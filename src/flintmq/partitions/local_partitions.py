@@ -13,6 +13,7 @@ from flintmq.metadata.configs import Configs
 from flintmq.metadata.image import ImageDelta, TopicImage
 from flintmq.metadata.store import Put
 from flintmq.partitions.partition import Partition
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
 from flintmq.storage.log import Log
@@ -44,7 +45,7 @@ class LocalPartitions:
         self._clock = clock
         self._timers = timers
         self._executor = executor
-        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self.opening: dict[Partition, None] = {}
         """Those whose topics want their batches opened; mostly none."""

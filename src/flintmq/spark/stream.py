@@ -45,10 +45,10 @@ from flintmq.arrow.scan.planner import Planner, check_bound
 from flintmq.arrow.scan.segment_planner import FileTask, Task
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.client.admin.groups import set_offsets
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import NoSuchTopic
 from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError
+from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

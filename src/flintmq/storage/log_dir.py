@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from flintmq.effects import Clock, Disk, Executor, read_file, write_atomically, write_plainly
 from flintmq.errors import ConfigurationError, CorruptionError, StorageError
 from flintmq.metrics import LogCounters
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.records.uuids import encode_uuid
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.durability.disk_reserve import DiskReserve
 from flintmq.storage.durability.flush import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
-from flintmq.storage.durability.offset_checkpoint import TopicPartition
 from flintmq.storage.limits import LOG_LIMITS, LogLimits
 from flintmq.storage.log import Log, LogState
 from flintmq.storage.partition_dir import PartitionDir

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition
+from flintmq.client.admin.topics import EARLIEST, LATEST
 from flintmq.errors import ConfigurationError
+from flintmq.records.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 OFFSET_MAX: Final = (1 << 63) - 1

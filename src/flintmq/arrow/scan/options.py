@@ -24,8 +24,9 @@ from flintmq.arrow.scan.offsets import (
 )
 from flintmq.arrow.scan.option_list import NAMES, refuse_out_of_place, refuse_unknown
 from flintmq.client.addresses import Address, parse_addresses
-from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition
+from flintmq.client.admin.topics import EARLIEST, LATEST
 from flintmq.errors import ConfigurationError
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings.durations import parse_duration_ms
 
 HEADERS: Final = "headers"

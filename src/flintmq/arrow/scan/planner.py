@@ -28,11 +28,12 @@ from flintmq.arrow.scan.offsets import (
 )
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, cut_by_bytes, recent, with_files
-from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets, sizes
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets, sizes
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.errors import check
 from flintmq.client.metadata import TopicView
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
+from flintmq.records.topic_partition import TopicPartition
 
 TASK_BYTES: Final = 128 * 1024 * 1024
 """A batch read that says nothing of tasks gets one for about so much of a partition, as Spark does with files."""

@@ -20,10 +20,10 @@ from flintmq.arrow.scan.offset_range import TASKS_MAX, OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
 from flintmq.arrow.scan.segment_file import Unusable, open_segment
 from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile, describe_segments
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NotFlintMQ
 from flintmq.errors import ConfigurationError, RequestError
+from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

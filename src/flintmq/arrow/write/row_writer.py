@@ -18,12 +18,13 @@ import pyarrow as pa
 from flintmq.arrow.codec.encode import EncodedPayload, Rows, content_sizes, encode
 from flintmq.arrow.codec.partitioner import NO_KEY, Spread, partitions_of_keys
 from flintmq.arrow.write.options import SinkOptions
-from flintmq.client.admin.topics import TopicPartition, describe_topic_settings
+from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.batch_producer import BatchProducer, Records
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.errors import ConfigurationError
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
+from flintmq.records.topic_partition import TopicPartition
 
 GATHER_BYTES: Final = 4 * 1024 * 1024
 REQUEST_BYTES: Final = 8 * 1024 * 1024

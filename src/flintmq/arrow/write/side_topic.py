@@ -19,7 +19,6 @@ import pyarrow as pa
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.batch_producer import BatchProducer
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
@@ -28,6 +27,7 @@ from flintmq.client.transaction import OpenedTransaction, begin, end, longest_ti
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from flintmq.records.compression import Codec
+from flintmq.records.topic_partition import TopicPartition
 
 ROWS_PER_BATCH_MAX: Final = 10_000
 _ATTEMPTS_MAX: Final = 5

@@ -11,8 +11,9 @@ from flintmq.cli.common.connection import bootstrap_option, json_option, open_cl
 from flintmq.cli.common.output import many, note, print_json, print_table
 from flintmq.cli.group.members import member_fields
 from flintmq.client.admin.groups import GroupMember, committed_offsets, describe_group
-from flintmq.client.admin.topics import LATEST, TopicPartition, offsets
+from flintmq.client.admin.topics import LATEST, offsets
 from flintmq.client.cluster import ClusterClient
+from flintmq.records.topic_partition import TopicPartition
 
 
 @click.command(

@@ -15,9 +15,10 @@ from flintmq.cli.common.output import many, note, print_json, print_table
 from flintmq.cli.group.occupants import find_group, occupied
 from flintmq.cli.group.reset_target import Aim, Known, ResetTarget, aimed_offset, parse_moment, parse_topic
 from flintmq.client.admin.groups import committed_offsets, set_offsets
-from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, RequestError
+from flintmq.records.topic_partition import TopicPartition
 
 
 class Move(NamedTuple):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.assignors import PROTOCOL_TYPE, Assignment, decode_assignment, decode_subscription
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
@@ -29,6 +28,7 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from flintmq.records.topic_partition import TopicPartition
 
 DEAD: Final = "Dead"
 """The state of a group that is not there, to brokers that say so by a state."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flintmq.client.admin.maintenance import exchange_own
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
+from flintmq.records.topic_partition import TopicPartition
 
 _COMMITTED, _UNCOMMITTED = 1, 0
 

@@ -29,6 +29,7 @@ from flintmq.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.records.uuids import encode_uuid
 from flintmq.settings import ConfigSource
 
@@ -39,8 +40,6 @@ BROKER_DEFAULT = -1
 
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
-
-TopicPartition = tuple[str, int]
 
 
 class CreatedTopic(NamedTuple):

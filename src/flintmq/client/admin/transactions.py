@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import Coordinated, call_coordinator
 from flintmq.client.errors import ConnectionLost, NotFlintMQ, check
@@ -28,6 +27,7 @@ from flintmq.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from flintmq.records.topic_partition import TopicPartition
 
 UNDER_WAY: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 STATES: Final = (*UNDER_WAY, "CompleteCommit", "CompleteAbort", "Empty")

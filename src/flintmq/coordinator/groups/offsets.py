@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from flintmq.coordinator.groups.records import OffsetValue
+from flintmq.records.topic_partition import TopicPartition
 
-Place = tuple[str, int]
 """Topic and partition."""
 
 
@@ -27,9 +27,9 @@ class CommittedOffset(NamedTuple):
 class Offsets:
     committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
     """By topic and partition."""
-    pending: dict[int, dict[Place, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     """By producer id: one transaction each."""
-    _open: dict[Place, int] = field(default_factory=dict)
+    _open: dict[TopicPartition, int] = field(default_factory=dict)
     """How many transactions have a pending offset of the partition."""
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
@@ -46,7 +46,7 @@ class Offsets:
     def is_empty(self) -> bool:
         return not self.committed and not self._open
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TopicPartition]:
         """Of all partitions with a committed or pending offset, each once."""
         for topic, partitions in self.committed.items():
             for partition in partitions:
@@ -58,7 +58,7 @@ class Offsets:
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         self.committed.setdefault(topic, {})[partition] = committed
 
-    def put_pending(self, producer_id: int, place: Place, committed: CommittedOffset) -> None:
+    def put_pending(self, producer_id: int, place: TopicPartition, committed: CommittedOffset) -> None:
         of_producer = self.pending.setdefault(producer_id, {})
         if place not in of_producer:
             self._open[place] = self._open.get(place, 0) + 1
@@ -84,14 +84,14 @@ class Offsets:
             if committed and (known is None or offset.record_offset > known.record_offset):
                 self.put(*place, offset)
 
-    def _forget(self, producer_id: int, place: Place) -> None:
+    def _forget(self, producer_id: int, place: TopicPartition) -> None:
         of_producer = self.pending[producer_id]
         of_producer.pop(place, None)
         if not of_producer:
             del self.pending[producer_id]
 
 
-def expired(group: Group, offsets: Offsets, now_ms: int, retention_ms: int) -> list[Place]:
+def expired(group: Group, offsets: Offsets, now_ms: int, retention_ms: int) -> list[TopicPartition]:
     """What nobody reads and has not been committed for the time of retention (KIP-211)."""
     since = _expiry_base(group)
     if since is None:

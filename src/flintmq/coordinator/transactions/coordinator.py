@@ -21,7 +21,7 @@ from flintmq.coordinator.transactions.machine import TransactionMachine, Transac
 from flintmq.coordinator.transactions.marker_sender import MarkerSender
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.coordinator.transactions.responses import AddedTransaction
-from flintmq.coordinator.transactions.transaction import TopicPartition, TransactionState
+from flintmq.coordinator.transactions.transaction import TransactionState
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, FlintError
 from flintmq.metadata.cluster_metadata import ClusterMetadata
@@ -32,6 +32,7 @@ from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.records.batch import NO_PRODUCER_ID
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings import BrokerConfig
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flintmq.coordinator.runtime.machine import Decision
-from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction, TransactionState
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
+from flintmq.records.topic_partition import TopicPartition
 
 
 class MarkerWork(NamedTuple):

@@ -13,10 +13,11 @@ from functools import partial
 
 from flintmq.coordinator.transactions.decision import MarkerWork
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
-from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
+from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 from flintmq.effects import Timers
 from flintmq.errors import ErrorCode
 from flintmq.records.markers import Marker
+from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

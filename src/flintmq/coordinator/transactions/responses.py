@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction
+from flintmq.coordinator.transactions.transaction import Transaction
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
     AddOffsetsToTxnResponse,
@@ -20,6 +20,7 @@ from flintmq.protocol.messages import (
     InitProducerIdResponse,
 )
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
+from flintmq.records.topic_partition import TopicPartition
 
 AddedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 

@@ -21,8 +21,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-
-TopicPartition = tuple[str, int]
+from flintmq.records.topic_partition import TopicPartition
 
 EPOCH_MAX: Final = 32767
 """Never a client's: the coordinator keeps it to be able to fence the client that has the one below."""

@@ -20,13 +20,13 @@ from collections.abc import Collection
 from flintmq.coordinator.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
-    TopicPartition,
     Transaction,
     TransactionState,
     is_exhausted,
 )
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
+from flintmq.records.topic_partition import TopicPartition
 
 
 def initialize(

@@ -22,11 +22,12 @@ from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.planner import Planner
 from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.segments import PartitionFiles
-from flintmq.client.admin.topics import TopicPartition, sizes
+from flintmq.client.admin.topics import sizes
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicView
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.tables.table import TopicProgress
+from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -27,10 +27,10 @@ from flintmq.arrow.write.side_topic import (
     SideTransaction,
     read_group_offsets,
 )
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient
 from flintmq.pipeline.dead_letters.record_lookup import DeadLetter, Originals
 from flintmq.pipeline.dead_letters.staging import Dead
+from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

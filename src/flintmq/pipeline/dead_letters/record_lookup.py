@@ -18,9 +18,9 @@ import pyarrow as pa
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.range_reader import read_range
-from flintmq.client.admin.topics import TopicPartition
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.pipeline.dead_letters.staging import Dead
+from flintmq.records.topic_partition import TopicPartition
 
 _COLUMNS: Final = ("key", "value", "headers", "offset")
 _GAP_MAX: Final = 2000

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions, parse
 from flintmq.arrow.scan.range_reader import read_range
-from flintmq.client.admin.topics import EARLIEST, LATEST, TopicPartition, offsets
+from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.publisher import PREFIX, REPLAYS
@@ -32,6 +32,7 @@ from flintmq.pipeline.sources.decoding import Places, Shaping
 from flintmq.pipeline.sources.frames import SourceFrame, load_decoded, otherwise_of, topic_options
 from flintmq.pipeline.spec.model import TopicSource
 from flintmq.pipeline.spec.parts import DEAD_LETTER, DROP
+from flintmq.records.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

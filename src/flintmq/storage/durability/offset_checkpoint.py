@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flintmq.errors import CorruptionError
+from flintmq.records.topic_partition import TopicPartition
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 FIRST_DIRTY = "cleaner-offset-checkpoint"
-
-TopicPartition = tuple[str, int]
 
 
 def encode(offsets: Mapping[TopicPartition, int]) -> bytes:

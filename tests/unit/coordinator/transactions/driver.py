@@ -9,7 +9,7 @@ from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import encode_key, encode_value
-from flintmq.coordinator.transactions.transaction import TopicPartition, Transaction, TransactionState
+from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -25,6 +25,7 @@ from flintmq.protocol.messages import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from flintmq.records.topic_partition import TopicPartition
 
 R = TypeVar("R", bound=Message)
 

@@ -21,6 +21,7 @@ from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.partitions.leadership import epoch_of_start, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from flintmq.records.topic_partition import TopicPartition
 from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 from flintmq.storage.visibility import Isolation
@@ -91,12 +92,12 @@ def handle(
     return _look_up(request, response, lookups, isolation, services) if lookups else response
 
 
-def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
+def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:
     """Partitions that are named more than once; which of the questions is meant cannot be said."""
     if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
         return set()
-    seen: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
+    seen: set[TopicPartition] = set()
+    repeated: set[TopicPartition] = set()
     for topic in message.topics:
         for wanted in topic.partitions:
             place = (topic.name, wanted.partition_index)

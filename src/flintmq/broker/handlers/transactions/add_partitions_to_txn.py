@@ -18,9 +18,9 @@ from flintmq.coordinator.transactions.responses import (
     partitions_of,
     transactions_of,
 )
-from flintmq.coordinator.transactions.transaction import TopicPartition
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from flintmq.records.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
