@@ -7,16 +7,14 @@ next offset is past every batch that was whole, even one that compaction or a ma
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from flintmq.effects import Buffer
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
+from flintmq.records.limits import FETCHED_BYTES_MAX
 from flintmq.records.read_committed import ReadCommittedFilter
 from flintmq.records.record import MAGIC, Record, records_of
-
-UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
-"""What one batch may unpack to; more is taken for an attack."""
 
 
 class FetchedRecords(NamedTuple):
@@ -63,7 +61,7 @@ def _is_committed(committed: ReadCommittedFilter, header: BatchHeader, batch: me
 
 def _readable(batch: memoryview, base_offset: int, from_offset: int) -> list[Record]:
     try:
-        every = records_of(batch, limit=UNPACKED_BYTES_MAX)
+        every = records_of(batch, limit=FETCHED_BYTES_MAX)
         return [record for record in every if record.offset >= from_offset]
     except RequestError as error:
         raise CorruptionError(f"the batch at offset {base_offset} cannot be read: {error}") from error

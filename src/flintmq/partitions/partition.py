@@ -22,6 +22,7 @@ from flintmq.records.batch import (
     set_create_time,
 )
 from flintmq.records.compression import Codec
+from flintmq.records.limits import VALIDATED_BYTES_MAX
 from flintmq.records.markers import Marker
 from flintmq.records.record import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
@@ -31,8 +32,6 @@ from flintmq.storage.log import Appended, Log
 _FOREVER = 1 << 62
 # More than anybody waits for.
 _UNCOUNTED = 1 << 62
-# What the records of one batch may unpack to where the broker must look at them.
-UNPACKED_BYTES_MAX = 128 * 1024 * 1024
 
 
 class Reader(Protocol):
@@ -129,7 +128,7 @@ class Partition:
     def open(self, batch: bytes, header: BatchHeader) -> bytes:
         """The batch checked record by record, and recompressed if need be. Slow: for a thread."""
         config = self.log.config
-        payload = payload_of(batch, limit=UNPACKED_BYTES_MAX)
+        payload = payload_of(batch, limit=VALIDATED_BYTES_MAX)
         now_ms = self._clock.now_ms()
         check_records(
             payload,

@@ -7,14 +7,11 @@ producer wrote from there on is passed over until the marker comes that aborts i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from flintmq.records.batch import BatchHeader
+from flintmq.records.limits import MARKER_BYTES_MAX
 from flintmq.records.markers import ABORT, control_type
 from flintmq.records.record import records_of
-
-_MARKER_BYTES_MAX: Final = 64 * 1024
-"""What a control batch may unpack to: it holds one record of a few bytes."""
 
 
 class ReadCommittedFilter:
@@ -38,7 +35,7 @@ class ReadCommittedFilter:
             self._aborting.add(self._coming.pop()[1])
         if header.is_control:
             # Compaction may leave a marker's batch without the marker.
-            for record in records_of(batch, limit=_MARKER_BYTES_MAX):
+            for record in records_of(batch, limit=MARKER_BYTES_MAX):
                 if control_type(record.key) == ABORT:
                     self._aborting.discard(header.producer_id)
             return False

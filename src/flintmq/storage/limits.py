@@ -14,6 +14,8 @@ class LogLimits:
     """Producer snapshots that stay in the directory, beside the newest durable one."""
     recent_batches: int = 64
     """Batches of the active segment whose positions are known without an index, for readers at the tail."""
+    scan_bytes: int = 1024 * 1024
+    """Bytes that recovery reads at a time, whatever length a batch claims: it is not to be believed yet."""
 
 
 LOG_LIMITS = LogLimits()

@@ -13,14 +13,12 @@ from typing import NamedTuple
 from flintmq.effects import Disk
 from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageError
 from flintmq.records.batch import LOG_APPEND_TIME, BatchHeader
+from flintmq.records.limits import SEARCHED_BYTES_MAX
 from flintmq.records.record import records_of
 from flintmq.storage.log import Log
 from flintmq.storage.reader import refuse_corrupt
 from flintmq.storage.segment import Segment
 
-# What a batch may unpack to when its records must be seen: in recovery, and to find one by its time.
-UNPACKED_BYTES_MAX = 256 * 1024 * 1024
-SEARCHED_BYTES_MAX = 16 * 1024 * 1024
 _LOOKUPS_MAX = 10
 
 

@@ -13,7 +13,7 @@ from flintmq.broker.services import Services
 from flintmq.client.partitioner import partition_of_key
 from flintmq.errors import ErrorCode, RequestError, StorageError
 from flintmq.metadata.topics import NewTopic
-from flintmq.partitions.partition import UNPACKED_BYTES_MAX, Partition
+from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
@@ -21,6 +21,7 @@ from flintmq.protocol.messages import (
     OffsetFetchResponse,
 )
 from flintmq.records.batch import CONTROL, HEADER_SIZE, BatchHeader, read_header
+from flintmq.records.limits import VALIDATED_BYTES_MAX
 from flintmq.records.record import Header, build_batch, records_of
 from flintmq.storage import reader
 from flintmq.storage.aborted_transactions import AbortedTransaction
@@ -199,7 +200,7 @@ def _records_in(
             if header.attributes & CONTROL:
                 skips.ended(header.producer_id)
             elif not skips.is_aborted(header):
-                for record in records_of(data[: header.size], limit=UNPACKED_BYTES_MAX):
+                for record in records_of(data[: header.size], limit=VALIDATED_BYTES_MAX):
                     # A batch may begin before the offset that its log begins with.
                     if record.offset >= first:
                         yield Record(

@@ -7,6 +7,7 @@ from typing import Any
 from flintmq.settings import TopicConfig
 from flintmq.storage import reader
 from flintmq.storage.descriptors import Descriptors
+from flintmq.storage.limits import LOG_LIMITS, LogLimits
 from flintmq.storage.log import Log
 from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.recovery.log_loader import RecoveryReport, open_log
@@ -23,11 +24,12 @@ PLENTY = 1 << 30
 class Bench:
     """Settings are those of the topic, by field name."""
 
-    def __init__(self, *, descriptors: int = 64, **settings: Any) -> None:
+    def __init__(self, *, descriptors: int = 64, limits: LogLimits = LOG_LIMITS, **settings: Any) -> None:
         self.disk = SimulatedDisk(1, journaling=False)
         self.disk.makedirs(DIRECTORY)
         self.disk.sync_dir("")
         self.descriptors = descriptors
+        self.limits = limits
         self.config = TopicConfig(**{"index_interval_bytes": 0, **settings})
         self.report = RecoveryReport()
         self.log = self.open()
@@ -48,6 +50,7 @@ class Bench:
             recovery_point=recovery_point,
             start_offset=start_offset,
             now_ms=NOW_MS,
+            limits=self.limits,
         )
         return self.log
 

@@ -27,13 +27,12 @@ from flintmq.records.batch import (
     RECORD_SIZE_MIN,
 )
 from flintmq.records.checksum import crc32c
+from flintmq.records.limits import FETCHED_BYTES_MAX
 from flintmq.records.record import MAGIC, payload_of
 
 Numbers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]
 
-UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
-"""What one batch may unpack to; more is taken for an attack."""
 ROWS_MAX: Final = 1 << 22
 """Records that one batch may hold; more is taken for an attack."""
 
@@ -207,7 +206,7 @@ def _positions(data: memoryview) -> tuple[Places, bool]:
 
 def _unpacked(batches: ScannedBatches, batch: int) -> bytes | memoryview:
     try:
-        return payload_of(batches.whole(batch), limit=UNPACKED_BYTES_MAX)
+        return payload_of(batches.whole(batch), limit=FETCHED_BYTES_MAX)
     except RequestError as error:
         raise batches.damage(batch, f"cannot be unpacked: {error}") from error
 

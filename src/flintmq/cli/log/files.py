@@ -23,6 +23,7 @@ from flintmq.effects.real import RealDisk, RealFile
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
 from flintmq.records.compression import Codec
+from flintmq.records.limits import REPLAYED_BYTES_MAX
 from flintmq.records.record import MAGIC, Record, records_of
 from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.durability.flush import EPOCHS_FILE
@@ -31,7 +32,6 @@ from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.log_dir import CLEAN_SHUTDOWN, DELETED
 from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
-from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
 _ZEROS_STEP: Final = 1024 * 1024
 
@@ -64,7 +64,7 @@ class DumpedBatch:
 
     def records(self) -> list[Record]:
         """RequestError if they cannot be read."""
-        return list(records_of(self.data, limit=UNPACKED_BYTES_MAX))
+        return list(records_of(self.data, limit=REPLAYED_BYTES_MAX))
 
 
 def kind_of(path: str) -> FileKind | None:

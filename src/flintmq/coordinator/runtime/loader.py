@@ -7,11 +7,10 @@ from typing import NamedTuple
 from flintmq.coordinator.runtime.machine import Stored
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
+from flintmq.records.limits import REPLAYED_BYTES_MAX
 from flintmq.records.markers import COMMIT, control_type
 from flintmq.records.record import records_of
 from flintmq.storage.segment import FileRange
-
-_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Ended(NamedTuple):
@@ -39,7 +38,7 @@ def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Ende
                 f"The batch at offset {header.base_offset} of {found.file.path} is damaged."
             )
         producer_id = header.producer_id if header.is_transactional else -1
-        for record in records_of(batch, limit=_UNPACKED_BYTES_MAX):
+        for record in records_of(batch, limit=REPLAYED_BYTES_MAX):
             if record.offset < from_offset:
                 continue
             if header.is_control:

@@ -29,14 +29,12 @@ from flintmq.records.batch import (
     BatchHeader,
 )
 from flintmq.records.compression import Codec, decompress
+from flintmq.records.limits import COMPACTED_BYTES_MAX
 from flintmq.records.markers import control_type
 from flintmq.records.record import with_payload
 from flintmq.records.record_walk import RecordColumns, locate, rebuild, walk
 from flintmq.storage.compaction.offset_map import SPECIAL, SUPERSEDED, OffsetMap
 from flintmq.storage.compaction.transactions import CleanedTransactions
-
-UNPACKED_BYTES_MAX = 1 << 30
-"""What a batch may decompress to: the broker took it without looking, and this process has memory of its own."""
 
 _INT64 = 1 << 63
 
@@ -91,7 +89,7 @@ def _unpacked(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, i
         return data, start, end
     try:
         view = memoryview(data)[start:end]
-        unpacked = bytes(decompress(Codec(header.codec), view, limit=UNPACKED_BYTES_MAX))
+        unpacked = bytes(decompress(Codec(header.codec), view, limit=COMPACTED_BYTES_MAX))
     except (RequestError, ValueError) as error:
         raise CorruptionError(str(error)) from None
     return unpacked, 0, len(unpacked)

@@ -108,6 +108,7 @@ class LogLoader:
             snapshots=ProducerSnapshots(self._disk, partition_dir.path, limits=limits),
             last_flush_ms=now_ms,
         )
+        self._scan_bytes = limits.scan_bytes
         self._flush_failed = False
         self._epochs_are_lost = False
         # Names of the `.txnindex` files that there are.
@@ -251,7 +252,14 @@ class LogLoader:
             self._report.indexes_rebuilt += 1
             logger.warning("the indexes of %s are missing or damaged; rebuilding them", segment.path(LOG))
         self._report.segments_scanned += 1
-        found = scan(segment, size, expected=segment.base_offset, contiguous=False, epochs=state.epochs)
+        found = scan(
+            segment,
+            size,
+            expected=segment.base_offset,
+            contiguous=False,
+            epochs=state.epochs,
+            chunk_bytes=self._scan_bytes,
+        )
         self._note_scanned(segment, found)
         state.segments.append(segment)
         state.end_offset = following
@@ -398,6 +406,7 @@ class LogLoader:
             expected=segment.base_offset,
             contiguous=not config.compacts,
             epochs=state.epochs,
+            chunk_bytes=self._scan_bytes,
         )
         self._report.segments_scanned += 1
         self._note_scanned(segment, found)

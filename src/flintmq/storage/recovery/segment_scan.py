@@ -22,7 +22,6 @@ from flintmq.records.checksum import crc32c
 from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
 
-_SCAN_BYTES = 1024 * 1024
 _MAGIC = 2
 
 
@@ -39,7 +38,7 @@ class SegmentScan:
 
 
 def scan(
-    segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs
+    segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs, chunk_bytes: int
 ) -> SegmentScan:
     """Check the batches of a file of `size` bytes, from offset `expected` on, and index them.
 
@@ -53,19 +52,19 @@ def scan(
     while position + HEADER_SIZE <= size:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
-            chunk, start, at = memoryview(file.pread(_SCAN_BYTES, position)), position, 0
+            chunk, start, at = memoryview(file.pread(chunk_bytes, position)), position, 0
             if len(chunk) < HEADER_SIZE:
                 break
         header = read_header(chunk, at)
         if not _is_plausible(header, expected, contiguous) or position + header.size > size:
             break
-        if at + header.size > len(chunk) and header.size <= _SCAN_BYTES:
-            chunk, start, at = memoryview(file.pread(_SCAN_BYTES, position)), position, 0
+        if at + header.size > len(chunk) and header.size <= chunk_bytes:
+            chunk, start, at = memoryview(file.pread(chunk_bytes, position)), position, 0
         batch = chunk[at : at + header.size]
         if len(batch) == header.size:
             is_sound = crc_is_right(batch, header.crc)
         else:
-            is_sound = _crc_in_chunks(file, position, header.size) == header.crc
+            is_sound = _crc_in_chunks(file, position, header.size, chunk_bytes) == header.crc
         if not is_sound:
             break
         if header.leader_epoch > epochs.latest:
@@ -75,7 +74,7 @@ def scan(
         position += header.size
         if header.attributes & CONTROL:
             has_markers = True
-    return SegmentScan(position, expected, _is_zeros(file, position, size), has_markers)
+    return SegmentScan(position, expected, _is_zeros(file, position, size, chunk_bytes), has_markers)
 
 
 def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:
@@ -87,22 +86,22 @@ def _is_plausible(header: BatchHeader, expected: int, contiguous: bool) -> bool:
     )
 
 
-def _crc_in_chunks(file: File, position: int, size: int) -> int:
+def _crc_in_chunks(file: File, position: int, size: int, chunk_bytes: int) -> int:
     """The CRC of a batch that is larger than a chunk, or says so: its length is not to be believed yet."""
     crc, at, end = 0, position + CRC_START, position + size
     while at < end:
-        piece = file.pread(min(_SCAN_BYTES, end - at), at)
-        if not piece:
+        chunk = file.pread(min(chunk_bytes, end - at), at)
+        if not chunk:
             return -1
-        crc = crc32c(piece, crc)
-        at += len(piece)
+        crc = crc32c(chunk, crc)
+        at += len(chunk)
     return crc
 
 
-def _is_zeros(file: File, position: int, end: int) -> bool:
+def _is_zeros(file: File, position: int, end: int, chunk_bytes: int) -> bool:
     while position < end:
-        piece = file.pread(min(_SCAN_BYTES, end - position), position)
-        if not piece or piece.count(0) != len(piece):
-            return not piece
-        position += len(piece)
+        chunk = file.pread(min(chunk_bytes, end - position), position)
+        if not chunk or chunk.count(0) != len(chunk):
+            return not chunk
+        position += len(chunk)
     return True

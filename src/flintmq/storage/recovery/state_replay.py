@@ -12,13 +12,13 @@ from collections.abc import Container, Sequence
 
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
+from flintmq.records.limits import REPLAYED_BYTES_MAX
 from flintmq.records.markers import ABORT, COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import records_of
 from flintmq.storage.log import LogState
 from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import Segment, segment_index
-from flintmq.storage.timestamp_lookup import UNPACKED_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class _Replay:
     ) -> None:
         data = memoryview(segment.open().pread(header.size, position))
         try:
-            for record in records_of(data, limit=UNPACKED_BYTES_MAX):
+            for record in records_of(data, limit=REPLAYED_BYTES_MAX):
                 kind = control_type(record.key)
                 if kind in (ABORT, COMMIT):
                     marker = Marker(

@@ -96,7 +96,7 @@ def test_an_unknown_codec_is_refused() -> None:
 
 
 def test_a_batch_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "UNPACKED_BYTES_MAX", 1000)
+    monkeypatch.setattr(batches, "FETCHED_BYTES_MAX", 1000)
     bomb = batch(bytes(2000), at=4, codec=Codec.ZSTD)
     with pytest.raises(CorruptionError, match=r"offset 4 cannot be unpacked: .*1000 bytes"):
         decode(bomb, **PLACE)

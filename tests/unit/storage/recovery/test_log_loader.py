@@ -14,7 +14,7 @@ from flintmq.records.record import build_batch
 from flintmq.storage import reader
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.durability.flush import FLUSH_FAILED
-from flintmq.storage.recovery import segment_scan
+from flintmq.storage.limits import LogLimits
 from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.timestamp_lookup import offset_for_time
 from flintmq.storage.visibility import Isolation
@@ -273,10 +273,9 @@ def test_offsets_must_follow_each_other_unless_compaction_may_have_been_there() 
         assert len(contents(bench.open())) == kept
 
 
-def test_a_batch_larger_than_a_chunk_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
+def test_a_batch_larger_than_a_chunk_is_checked_in_pieces() -> None:
+    bench = Bench(limits=LogLimits(scan_bytes=1024))
     written = [*bench.fill(2), *bench.fill(1, size=9000), *bench.fill(2)]
-    monkeypatch.setattr(segment_scan, "_SCAN_BYTES", 1024)
     assert contents(bench.open()) == written
     bench.disk.flip(bench.path(0, ".log"), len(written[0] + written[1]) + 5000)
     assert contents(bench.open()) == written[:2]
@@ -285,10 +284,9 @@ def test_a_batch_larger_than_a_chunk_is_checked_in_pieces(monkeypatch: pytest.Mo
 def test_a_length_that_claims_the_rest_of_a_large_file_is_not_read_into_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = Bench()
+    bench = Bench(limits=LogLimits(scan_bytes=1024))
     written = bench.fill(100)
     bench.disk.open(bench.path(0, ".log")).pwrite((12_000).to_bytes(4, "big"), 8)
-    monkeypatch.setattr(segment_scan, "_SCAN_BYTES", 1024)
     sizes: list[int] = []
     pread = SimulatedFile.pread
 
