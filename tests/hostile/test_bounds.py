@@ -15,7 +15,7 @@ from flintmq.broker.responses import reason_of
 from flintmq.effects import Executor, File
 from flintmq.errors import ErrorCode, ProtocolError, RequestError, StorageError
 from flintmq.protocol.codec import decode, encode
-from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, Fetched, encode_response
+from flintmq.protocol.fetch import INLINE_BYTES_MAX, INLINED_BYTES_MAX, FetchedPartition, encode_response
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse, ProduceRequest
 from flintmq.protocol.primitives import REQUEST_ENTRIES_MAX
 from flintmq.protocol.produce import decode_request
@@ -104,7 +104,7 @@ def test_an_answer_copies_a_bounded_part_of_its_records() -> None:
             throttle_ms=0,
             error_code=0,
             session_id=0,
-            topics=[("t", [Fetched(number, records=Piece()) for number in range(count)])],
+            topics=[("t", [FetchedPartition(number, records=Piece()) for number in range(count)])],
         )
         copied = sum(len(piece) for piece in pieces if isinstance(piece, bytearray))
         assert INLINED_BYTES_MAX <= copied < 1.2 * INLINED_BYTES_MAX

@@ -21,7 +21,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import flintmq.pipeline
-from flintmq.cli.pipeline.screen import Screen
+from flintmq.cli.pipeline.progress_view import ProgressView
 from flintmq.cli.pipeline.status import command as status
 from flintmq.cli.pipeline.stop import command as stop
 from flintmq.client.addresses import parse_addresses
@@ -210,13 +210,13 @@ def test_figures_are_there_for_prometheus_and_for_plain_terminals(capsys: pytest
     assert 'flintmq_pipeline_rows_total{pipeline="shop",sink="out"} 500\n' in text
     assert 'expectation="big.positive"} 4\n' in text
     assert all(f"# TYPE {metric.name} " in text for metric in METRICS)
-    with Screen("shop", is_terminal=False) as screen:
+    with ProgressView("shop", is_terminal=False) as screen:
         screen.show("running", figures)
         screen.show("running", figures)
     assert capsys.readouterr().err == (
         "shop: running\nout: batch 3, rows 500, rows/s 500, lag 10, batch ms 1,000, state rows 12, failed 4\n"
     )
-    with Screen("shop", is_terminal=True) as screen:
+    with ProgressView("shop", is_terminal=True) as screen:
         screen.show("running", figures)
     drawn = capsys.readouterr().err
     assert "shop: running, 2 dead letters" in drawn

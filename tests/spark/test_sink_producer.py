@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.batch_producer import IN_FLIGHT_MAX, BatchProducer, Records
+from flintmq.client.batch_producer import IN_FLIGHT_MAX, BatchProducer, UncompressedBatch
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import begin, describe, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
@@ -40,11 +40,11 @@ def topic(broker: Broker, client: ClusterClient, request: pytest.FixtureRequest)
     return name
 
 
-def records(*values: bytes) -> Records:
+def records(*values: bytes) -> UncompressedBatch:
     payload = bytearray()
     for delta, value in enumerate(values):
         append_record(payload, delta, 0, None, value, ())
-    return Records(bytes(payload), len(values), 1_700_000_000_000)
+    return UncompressedBatch(bytes(payload), len(values), 1_700_000_000_000)
 
 
 def send_all(producer: BatchProducer, topic: str) -> None:

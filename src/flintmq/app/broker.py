@@ -39,7 +39,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
 from flintmq.server.connection import Dispatch
 from flintmq.server.listeners import Server
-from flintmq.settings import Listener, Loaded
+from flintmq.settings import Listener, LoadedSettings
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
@@ -67,7 +67,7 @@ class Started:
 class Broker:
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedSettings,
         *,
         clock: Clock | None = None,
         disk: Disk | None = None,

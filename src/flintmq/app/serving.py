@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from flintmq.app.broker import Broker, Started
 from flintmq.app.observability.logs import Logs
-from flintmq.settings import Loaded
+from flintmq.settings import LoadedSettings
 
 if TYPE_CHECKING:
     from flintmq.app.observability.profiler import Profiler
 
 
-def serve(loaded: Loaded, *, begun: Callable[[Broker], object], ready: Callable[[Started], object]) -> int:
+def serve(
+    loaded: LoadedSettings, *, begun: Callable[[Broker], object], ready: Callable[[Started], object]
+) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once.
 
     `begun` is called before the broker starts, which may take long, and `ready` once clients may connect.
@@ -31,7 +33,7 @@ def serve(loaded: Loaded, *, begun: Callable[[Broker], object], ready: Callable[
 
 
 async def _serve(
-    loaded: Loaded, begun: Callable[[Broker], object], ready: Callable[[Started], object]
+    loaded: LoadedSettings, begun: Callable[[Broker], object], ready: Callable[[Started], object]
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -58,7 +60,7 @@ async def _serve(
     return 1 if broker.failed.is_set() else 0
 
 
-def _start_profiler(loaded: Loaded, loop: asyncio.AbstractEventLoop) -> Profiler:
+def _start_profiler(loaded: LoadedSettings, loop: asyncio.AbstractEventLoop) -> Profiler:
     from flintmq.app.observability.profiler import Profiler  # nobody else pays for it at the start
 
     profiler = Profiler(os.path.abspath(loaded.broker.log_dirs[0]))

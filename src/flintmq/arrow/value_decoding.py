@@ -25,7 +25,7 @@ from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 
 
 class DecodedColumns(NamedTuple):
@@ -73,7 +73,7 @@ def value_subject(topic: str) -> str:
 
 
 def infer_columns(
-    client: ClusterClient, topics: Sequence[TopicView], options: SourceOptions, *, offsets_max: int
+    client: ClusterClient, topics: Sequence[TopicMetadata], options: SourceOptions, *, offsets_max: int
 ) -> str | None:
     """Return the columns of the first JSON values as DDL; None if there is no record.
 
@@ -84,7 +84,7 @@ def infer_columns(
 
 
 def _sample(
-    client: ClusterClient, topics: Sequence[TopicView], options: SourceOptions, offsets_max: int
+    client: ClusterClient, topics: Sequence[TopicMetadata], options: SourceOptions, offsets_max: int
 ) -> Iterator[pa.Array]:
     """Read values from the start of each partition."""
     topic_ids = {(topic.name, index): topic.id for topic in topics for index in sorted(topic.partitions)}

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from flintmq.effects import Clock, Random
 from flintmq.errors import ErrorCode
-from flintmq.protocol.fetch import FIRST_TOPIC_IDS, Fetched
+from flintmq.protocol.fetch import FIRST_TOPIC_IDS, FetchedPartition
 from flintmq.protocol.messages import FetchRequest
 
 FINAL_EPOCH = -1
@@ -51,7 +51,7 @@ class FetchPartition:
         self.last_fetched_epoch = data.last_fetched_epoch
         self.max_bytes = data.partition_max_bytes
 
-    def must_tell(self, told: Fetched) -> bool:
+    def must_tell(self, told: FetchedPartition) -> bool:
         """Whether an incremental response needs this answer; remembers it as told."""
         changed = (
             told.records is not None

@@ -13,7 +13,7 @@ from flintmq.cli.common.output import note, print_json, print_table
 from flintmq.cli.common.settings_options import load_settings, source_options
 
 if TYPE_CHECKING:
-    from flintmq.settings import Loaded
+    from flintmq.settings import LoadedSettings
 
 _SECRET = "(secret)"
 
@@ -60,7 +60,7 @@ def _matches(name: str, pattern: str | None) -> bool:
     return pattern is None or pattern in name or fnmatch.fnmatchcase(name, pattern)
 
 
-def _of_brokers(loaded: Loaded) -> list[dict[str, Any]]:
+def _of_brokers(loaded: LoadedSettings) -> list[dict[str, Any]]:
     return [
         {
             "name": one.setting.name,
@@ -74,7 +74,7 @@ def _of_brokers(loaded: Loaded) -> list[dict[str, Any]]:
     ]
 
 
-def _of_topics(loaded: Loaded) -> list[dict[str, Any]]:
+def _of_topics(loaded: LoadedSettings) -> list[dict[str, Any]]:
     from flintmq.settings import TOPIC_SETTINGS, ConfigSource, describe_topic
 
     return [

@@ -84,8 +84,8 @@ def _ask(client: ClusterClient, count: int) -> dict[str, Any]:
     taken.sort()
     return {
         "address": str(connection.address),
-        "cluster_id": client.view.cluster_id,
-        "controller": client.view.controller,
+        "cluster_id": client.metadata.cluster_id,
+        "controller": client.metadata.controller,
         "connect_ms": round(connect_ms, 3),
         "latency_ms": {
             "min": round(taken[0], 3),
@@ -93,8 +93,8 @@ def _ask(client: ClusterClient, count: int) -> dict[str, Any]:
             "max": round(taken[-1], 3),
         },
         "brokers": [
-            {"id": node, "address": str(address), "rack": client.view.racks[node]}
-            for node, address in sorted(client.view.brokers.items())
+            {"id": node, "address": str(address), "rack": client.metadata.racks[node]}
+            for node, address in sorted(client.metadata.brokers.items())
         ],
         "features": _features(connection.greeting),
         "apis": len(connection.served),

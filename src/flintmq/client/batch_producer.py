@@ -1,7 +1,7 @@
 """Writing records that are already bytes: many partitions in one request, a few requests in flight, each batch once.
 
-    producer = RawProducer(client, codec=Codec.ZSTD, transaction=transaction)
-    producer.send({("orders", 0): Records(payload, record_count=500, timestamp_ms=now)})
+    producer = BatchProducer(client, codec=Codec.ZSTD, transaction=transaction)
+    producer.send({("orders", 0): UncompressedBatch(payload, record_count=500, timestamp_ms=now)})
     producer.flush()
 
 Invariant: the batches of one partition are written in the order in which they were sent, each once. They carry
@@ -42,7 +42,7 @@ _FIRST_ADDING: Final = 12
 _LAST_VERSION_BY_NAME: Final = 12
 
 
-class Records(NamedTuple):
+class UncompressedBatch(NamedTuple):
     """The records of one batch, not compressed."""
 
     payload: Buffer
@@ -83,10 +83,10 @@ class BatchProducer:
         if self._transaction is not None:
             return self._transaction.producer_id, self._transaction.epoch
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-        answer = self._client.call(request, InitProducerIdResponse, lambda one: check(one.error_code))
-        return answer.producer_id, answer.producer_epoch
+        response = self._client.call(request, InitProducerIdResponse, lambda one: check(one.error_code))
+        return response.producer_id, response.producer_epoch
 
-    def send(self, batches: Mapping[TopicPartition, Records]) -> None:
+    def send(self, batches: Mapping[TopicPartition, UncompressedBatch]) -> None:
         """One batch for each of these partitions, whose topics the client must know; waits if it must."""
         for place, records in batches.items():
             self._unwritten.setdefault(place, deque()).append(self._sealed(place, records))
@@ -115,7 +115,7 @@ class BatchProducer:
         except (ClientError, RequestError) as error:
             self._recover(error)
 
-    def _sealed(self, place: TopicPartition, records: Records) -> bytes:
+    def _sealed(self, place: TopicPartition, records: UncompressedBatch) -> bytes:
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = advance_sequence(sequence, records.record_count)
         header = BatchHeader(
@@ -152,8 +152,8 @@ class BatchProducer:
     def _land(self) -> None:
         """Take the oldest answer. What it says is written is not unwritten any more, whatever else it says."""
         flight = self._flights.popleft()
-        answer = flight.connection.receive(ProduceResponse, self._client.request_timeout_s)
-        failed = self._judge(flight.batches, answer)
+        response = flight.connection.receive(ProduceResponse, self._client.request_timeout_s)
+        failed = self._judge(flight.batches, response)
         if failed:
             raise failed[0]
 
@@ -200,11 +200,13 @@ class BatchProducer:
 
     # ---- requests and answers
 
-    def _judge(self, batches: Mapping[TopicPartition, bytes], answer: ProduceResponse) -> list[RequestError]:
+    def _judge(
+        self, batches: Mapping[TopicPartition, bytes], response: ProduceResponse
+    ) -> list[RequestError]:
         names = {self._topic_id(topic): topic for topic, _ in batches}
         failed: list[RequestError] = []
         told: set[TopicPartition] = set()
-        for topic in answer.responses:
+        for topic in response.responses:
             for one in topic.partition_responses:
                 place = topic.name or names.get(topic.topic_id, ""), one.index
                 told.add(place)
@@ -247,7 +249,7 @@ class BatchProducer:
         )
 
     def _topic_id(self, topic: str) -> bytes:
-        known = self._client.view.topics.get(topic)
+        known = self._client.metadata.topics.get(topic)
         return ZERO_UUID if known is None else known.id
 
 

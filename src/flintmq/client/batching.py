@@ -77,7 +77,7 @@ def _all(batches: dict[int, list[NewRecord]]) -> Sequence[NewRecord]:
     return [record for batch in batches.values() for record in batch]
 
 
-class Sequences:
+class ProducerSequences:
     """The sequence numbers of an idempotent producer (KIP-98): one count for each partition."""
 
     def __init__(self) -> None:

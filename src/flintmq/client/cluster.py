@@ -14,7 +14,7 @@ from typing import TypeVar
 from flintmq.client.addresses import Address
 from flintmq.client.connection import BrokerConnection
 from flintmq.client.errors import ClientError, ConnectionLost, NoBrokerReached, check
-from flintmq.client.metadata import ClusterView, TopicView
+from flintmq.client.metadata import MetadataCache, TopicMetadata
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
 from flintmq.client.transport import Connect, connect
 from flintmq.effects import Clock
@@ -44,7 +44,7 @@ class ClusterClient:
         clock: Clock | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.view = ClusterView()
+        self.metadata = MetadataCache()
         self.clock = clock or SystemClock()
         self.request_timeout_s = request_timeout_s
         self._bootstrap = list(bootstrap)
@@ -70,47 +70,52 @@ class ClusterClient:
 
     # ---- with another attempt where that may help
 
-    def call(self, request: Message, answer: type[M], judge: Callable[[M], object]) -> M:
+    def call(self, request: Message, response_type: type[M], judge: Callable[[M], object]) -> M:
         """Ask any broker. `judge` raises what the answer says went wrong."""
 
         def ask() -> M:
-            response = self.any().call(request, answer, self.request_timeout_s)
+            response = self.any().call(request, response_type, self.request_timeout_s)
             judge(response)
             return response
 
         return self.attempt(ask)
 
     def call_controller(
-        self, request: Message, answer: type[M], judge: Callable[[M], object], *, highest: int | None = None
+        self,
+        request: Message,
+        response_type: type[M],
+        judge: Callable[[M], object],
+        *,
+        highest: int | None = None,
     ) -> M:
         """Ask the controller for a change, once."""
 
         def ask() -> M:
             self.freshen()
-            node = self.view.controller
-            connection = self.broker(node) if node in self.view.brokers else self.any()
-            response = connection.call(request, answer, self.request_timeout_s, highest=highest)
+            node = self.metadata.controller
+            connection = self.broker(node) if node in self.metadata.brokers else self.any()
+            response = connection.call(request, response_type, self.request_timeout_s, highest=highest)
             judge(response)
             return response
 
         return self.attempt(ask, repeatable=False)
 
-    def topic(self, name: str, *, create: bool = False) -> TopicView:
+    def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
         """The topic as it is now; RequestError if there is none, unless the broker creates it when asked."""
 
-        def ask() -> TopicView:
+        def ask() -> TopicMetadata:
             failed = self.refresh([name], create=create)
             code = failed.get(name, ErrorCode.NONE)
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create:
                 raise NoSuchTopic(name)
             check(code, what=f"topic {name}")
-            return self.view.topics[name]
+            return self.metadata.topics[name]
 
         return self.attempt(ask)
 
-    def all_topics(self) -> dict[str, TopicView]:
+    def all_topics(self) -> dict[str, TopicMetadata]:
         self.attempt(lambda: self.refresh(None))
-        return dict(sorted(self.view.topics.items()))
+        return dict(sorted(self.metadata.topics.items()))
 
     def attempt(self, operation: Callable[[], T], *, repeatable: bool = True) -> T:
         """Run until it succeeds, fails for good, or has failed too often.
@@ -166,20 +171,20 @@ class ClusterClient:
         response = self.any().call(request, MetadataResponse, self.request_timeout_s)
         check(response.error_code)
         if topics is None:
-            self.view.topics.clear()
+            self.metadata.topics.clear()
         self._stale = False
-        return self.view.update(response)
+        return self.metadata.update(response)
 
     def freshen(self) -> None:
         """Ask again about what is known, if there is a reason to doubt it."""
         if self._stale:
-            self.refresh(list(self.view.topics))
+            self.refresh(list(self.metadata.topics))
 
     def leader(self, topic: str, partition: int) -> int:
-        node = self.view.leader_of(topic, partition)
-        if node not in self.view.brokers:
+        node = self.metadata.leader_of(topic, partition)
+        if node not in self.metadata.brokers:
             self._stale = True
-            known = self.view.topics.get(topic)
+            known = self.metadata.topics.get(topic)
             code = (
                 ErrorCode.LEADER_NOT_AVAILABLE
                 if known and partition in known.partitions
@@ -191,13 +196,13 @@ class ClusterClient:
     def exchange(
         self,
         requests: Mapping[int, Message],
-        answer: type[M],
+        response_type: type[M],
         *,
         highest: int | None = None,
         timeout_s: float,
     ) -> dict[int, M | FlintError]:
         """One request for each broker, all sent before the first answer is awaited."""
-        answers: dict[int, M | FlintError] = {}
+        responses: dict[int, M | FlintError] = {}
         sent: dict[int, BrokerConnection] = {}
         for node, request in requests.items():
             try:
@@ -205,13 +210,13 @@ class ClusterClient:
                 connection.send(request, timeout_s, highest=highest)
                 sent[node] = connection
             except FlintError as error:
-                answers[node] = error
+                responses[node] = error
         for node, connection in sent.items():
             try:
-                answers[node] = connection.receive(answer, timeout_s)
+                responses[node] = connection.receive(response_type, timeout_s)
             except FlintError as error:
-                answers[node] = error
-        return answers
+                responses[node] = error
+        return responses
 
     def any(self) -> BrokerConnection:
         """A connection to whichever broker answers."""
@@ -219,7 +224,7 @@ class ClusterClient:
             if connection.is_open:
                 return connection
         reasons: list[tuple[Address, str]] = []
-        for address in dict.fromkeys((*self._bootstrap, *self.view.brokers.values())):
+        for address in dict.fromkeys((*self._bootstrap, *self.metadata.brokers.values())):
             try:
                 return self._open(address)
             except NoBrokerReached as error:
@@ -228,7 +233,7 @@ class ClusterClient:
 
     def broker(self, node: int) -> BrokerConnection:
         """A connection to this very broker."""
-        address = self.view.brokers.get(node)
+        address = self.metadata.brokers.get(node)
         if address is None:
             self._stale = True
             raise RequestError(

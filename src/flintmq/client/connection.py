@@ -13,7 +13,7 @@ from flintmq.client.addresses import Address
 from flintmq.client.api_versions import ServedVersions, next_attempt
 from flintmq.client.errors import ConnectionLost, check
 from flintmq.client.transport import Transport
-from flintmq.client.wire import Wire
+from flintmq.client.wire import ClientProtocol
 from flintmq.effects import Clock
 from flintmq.errors import ProtocolError
 from flintmq.protocol.codegen.structures import Message
@@ -33,7 +33,7 @@ class BrokerConnection:
         self.served = ServedVersions({})
         self._transport = transport
         self._clock = clock
-        self._wire = Wire(client_id)
+        self._wire = ClientProtocol(client_id)
 
     def negotiate(self, timeout_s: float) -> None:
         """Ask what the broker serves. Nothing else can be sent before."""
@@ -48,22 +48,24 @@ class BrokerConnection:
         check(self.greeting.error_code)
         self.served = ServedVersions.of(self.greeting)
 
-    def call(self, request: Message, answer: type[M], timeout_s: float, *, highest: int | None = None) -> M:
+    def call(
+        self, request: Message, response_type: type[M], timeout_s: float, *, highest: int | None = None
+    ) -> M:
         self.send(request, timeout_s, highest=highest)
-        return self.receive(answer, timeout_s)
+        return self.receive(response_type, timeout_s)
 
     def send(
-        self, request: Message, timeout_s: float, *, highest: int | None = None, answered: bool = True
+        self, request: Message, timeout_s: float, *, highest: int | None = None, expects_response: bool = True
     ) -> None:
         """Send without waiting. `highest` bounds the version chosen."""
         version = self.served.choose(type(request), highest=highest)
-        self._send(self._wire.request(request, version, answered=answered), timeout_s)
+        self._send(self._wire.request(request, version, expects_response=expects_response), timeout_s)
 
-    def receive(self, answer: type[M], timeout_s: float) -> M:
+    def receive(self, response_type: type[M], timeout_s: float) -> M:
         """The answer to the oldest request that has none yet."""
         deadline = self._clock.monotonic() + timeout_s
         try:
-            while (message := self._wire.next_answer()) is None:
+            while (message := self._wire.next_response()) is None:
                 left_s = deadline - self._clock.monotonic()
                 if left_s <= 0:
                     raise TimeoutError
@@ -78,9 +80,9 @@ class BrokerConnection:
         except ProtocolError:
             self.close()
             raise
-        if not isinstance(message, answer):
+        if not isinstance(message, response_type):
             self.close()
-            raise ProtocolError(f"{type(message).__name__} came where {answer.__name__} was expected")
+            raise ProtocolError(f"{type(message).__name__} came where {response_type.__name__} was expected")
         return message
 
     def _send(self, data: bytes, timeout_s: float) -> None:

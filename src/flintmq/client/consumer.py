@@ -18,7 +18,7 @@ from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, check
 from flintmq.client.fetched_records import read_batches
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse
@@ -43,7 +43,7 @@ class Consumer:
     def __init__(
         self,
         client: ClusterClient,
-        topic: TopicView,
+        topic: TopicMetadata,
         positions: Mapping[int, int],
         *,
         on_gap: Gap = _unnoticed,
@@ -81,28 +81,28 @@ class Consumer:
         by_leader: dict[int, list[int]] = {}
         try:
             client.freshen()
-            self._topic = client.view.topics.get(name, self._topic)
+            self._topic = client.metadata.topics.get(name, self._topic)
             for partition in self.positions:
                 by_leader.setdefault(client.leader(name, partition), []).append(partition)
         except (ClientError, RequestError) as error:
             client.note_failure(error)
             return [error]
-        answers = client.exchange(
+        responses = client.exchange(
             {node: self._request(partitions, max_wait_ms) for node, partitions in by_leader.items()},
             FetchResponse,
             highest=None if self._topic.has_id else _LAST_VERSION_BY_NAME,
             timeout_s=client.request_timeout_s + max_wait_ms / 1000,
         )
         errors: list[FlintError] = []
-        for answer in answers.values():
+        for response in responses.values():
             try:
-                if isinstance(answer, FlintError):
-                    raise answer
-                check(answer.error_code)
+                if isinstance(response, FlintError):
+                    raise response
+                check(response.error_code)
             except FlintError as error:
                 errors.append(error)
                 continue
-            for topic in answer.responses:
+            for topic in response.responses:
                 for one in topic.partitions:
                     try:
                         self._take(one, records)

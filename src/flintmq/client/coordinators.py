@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 _FIND_ONE: Final = 3
 
 
-class Coordinated(IntEnum):
+class CoordinatorType(IntEnum):
     """What is looked after, by its number on the wire."""
 
     GROUP = 0
@@ -27,7 +27,7 @@ class Coordinated(IntEnum):
         return f"{self.name.lower().replace('_', ' ')} {name}"
 
 
-def find_coordinator(client: ClusterClient, kind: Coordinated, name: str) -> int:
+def find_coordinator(client: ClusterClient, kind: CoordinatorType, name: str) -> int:
     """One attempt."""
     response = client.any().call(
         FindCoordinatorRequest(key=name, key_type=kind),
@@ -36,17 +36,17 @@ def find_coordinator(client: ClusterClient, kind: Coordinated, name: str) -> int
         highest=_FIND_ONE,
     )
     check(response.error_code, response.error_message, what=kind.named(name))
-    if response.node_id not in client.view.brokers:
-        client.refresh(list(client.view.topics))
+    if response.node_id not in client.metadata.brokers:
+        client.refresh(list(client.metadata.topics))
     return response.node_id
 
 
 def call_coordinator(
     client: ClusterClient,
-    kind: Coordinated,
+    kind: CoordinatorType,
     name: str,
     request: Message,
-    answer: type[M],
+    response_type: type[M],
     judge: Callable[[M], object],
     *,
     highest: int | None = None,
@@ -56,7 +56,7 @@ def call_coordinator(
 
     def ask() -> tuple[int, M]:
         node = client.attempt(lambda: find_coordinator(client, kind, name))
-        response = client.broker(node).call(request, answer, client.request_timeout_s, highest=highest)
+        response = client.broker(node).call(request, response_type, client.request_timeout_s, highest=highest)
         judge(response)
         return node, response
 

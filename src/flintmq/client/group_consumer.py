@@ -20,7 +20,7 @@ from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import MAX_WAIT_MS, Consumer, Gap
 from flintmq.client.group_membership import GroupMembership
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.records.record import Record
 
 COMMIT_INTERVAL_S: Final = 5.0
@@ -35,7 +35,7 @@ class GroupConsumer:
     def __init__(
         self,
         client: ClusterClient,
-        topic: TopicView,
+        topic: TopicMetadata,
         group_id: str,
         *,
         begin: Offsets,

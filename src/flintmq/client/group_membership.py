@@ -26,7 +26,7 @@ from flintmq.client.assignors import (
     encode_subscription,
 )
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, find_coordinator
+from flintmq.client.coordinators import CoordinatorType, find_coordinator
 from flintmq.client.errors import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.codegen.structures import Message
@@ -122,7 +122,7 @@ class GroupMembership:
         )
         self.generation = _NO_GENERATION
         response = self._call(
-            request, JoinGroupResponse, lambda answer: answer.error_code, timeout_s=_JOIN_TIMEOUT_S
+            request, JoinGroupResponse, lambda response: response.error_code, timeout_s=_JOIN_TIMEOUT_S
         )
         code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394
@@ -160,7 +160,7 @@ class GroupMembership:
             ],
         )
         response = self._call(
-            request, SyncGroupResponse, lambda answer: answer.error_code, timeout_s=_JOIN_TIMEOUT_S
+            request, SyncGroupResponse, lambda response: response.error_code, timeout_s=_JOIN_TIMEOUT_S
         )
         if response.error_code in _FORGOTTEN:
             self.forget()
@@ -189,7 +189,7 @@ class GroupMembership:
 
     def _count(self, topics: Sequence[str]) -> dict[str, int]:
         self._client.attempt(lambda: self._client.refresh(topics))
-        known = self._client.view.topics
+        known = self._client.metadata.topics
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
 
     # ---- staying
@@ -204,7 +204,7 @@ class GroupMembership:
         request = HeartbeatRequest(
             group_id=self.group_id, generation_id=self.generation, member_id=self.member_id
         )
-        response = self._call(request, HeartbeatResponse, lambda answer: answer.error_code)
+        response = self._call(request, HeartbeatResponse, lambda response: response.error_code)
         self._heard_s = self._client.clock.monotonic()
         if response.error_code in _FORGOTTEN:
             self.forget()
@@ -222,7 +222,9 @@ class GroupMembership:
         response = self._call(
             request,
             OffsetCommitResponse,
-            lambda answer: next((one.error_code for topic in answer.topics for one in topic.partitions), 0),
+            lambda response: next(
+                (one.error_code for topic in response.topics for one in topic.partitions), 0
+            ),
             highest=COMMIT_VERSION_MAX,
             patient=patient,
         )
@@ -246,7 +248,7 @@ class GroupMembership:
         response = self._call(
             request,
             LeaveGroupResponse,
-            lambda answer: answer.error_code,
+            lambda response: response.error_code,
             timeout_s=_LEAVE_TIMEOUT_S,
             highest=_LAST_LEAVE_OF_ONE,
             patient=False,
@@ -262,7 +264,7 @@ class GroupMembership:
     def _call(
         self,
         request: Message,
-        answer: type[M],
+        response_type: type[M],
         code_of: Callable[[M], int],
         *,
         timeout_s: float | None = None,
@@ -274,10 +276,10 @@ class GroupMembership:
         def ask() -> M:
             try:
                 if self._node is None:
-                    self._node = find_coordinator(self._client, Coordinated.GROUP, self.group_id)
+                    self._node = find_coordinator(self._client, CoordinatorType.GROUP, self.group_id)
                 connection = self._client.broker(self._node)
                 response = connection.call(
-                    request, answer, timeout_s or self._client.request_timeout_s, highest=highest
+                    request, response_type, timeout_s or self._client.request_timeout_s, highest=highest
                 )
                 code = code_of(response)
                 if code in _MOVED:

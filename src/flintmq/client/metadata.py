@@ -12,7 +12,7 @@ from flintmq.records.uuids import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionMetadata:
     index: int
     leader: int
     """-1 while there is none."""
@@ -22,12 +22,12 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicMetadata:
     name: str
     id: bytes
     """All zeros where the broker is too old to tell."""
     is_internal: bool
-    partitions: Mapping[int, PartitionView]
+    partitions: Mapping[int, PartitionMetadata]
 
     @property
     def replication_factor(self) -> int:
@@ -39,12 +39,12 @@ class TopicView:
 
 
 @dataclass(slots=True)
-class ClusterView:
+class MetadataCache:
     cluster_id: str | None = None
     controller: int = -1
     brokers: dict[int, Address] = field(default_factory=dict)
     racks: dict[int, str | None] = field(default_factory=dict)
-    topics: dict[str, TopicView] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
 
     def update(self, response: MetadataResponse) -> dict[str, ErrorCode]:
         """Learn from an answer; returns the errors of topics. Those not asked about stay as they were."""
@@ -59,7 +59,7 @@ class ClusterView:
                 failed[name] = _code(topic.error_code)
                 self.topics.pop(name, None)
             else:
-                self.topics[name] = TopicView(name, topic.topic_id, topic.is_internal, _partitions(topic))
+                self.topics[name] = TopicMetadata(name, topic.topic_id, topic.is_internal, _partitions(topic))
         return failed
 
     def leader_of(self, topic: str, partition: int) -> int:
@@ -69,9 +69,9 @@ class ClusterView:
         return place.leader if place else -1
 
 
-def _partitions(topic: MetadataResponse.MetadataResponseTopic) -> dict[int, PartitionView]:
+def _partitions(topic: MetadataResponse.MetadataResponseTopic) -> dict[int, PartitionMetadata]:
     views = [
-        PartitionView(
+        PartitionMetadata(
             one.partition_index,
             one.leader_id,
             one.leader_epoch,

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from flintmq.client.batching import RecordAccumulator, Sequences, size_of
+from flintmq.client.batching import ProducerSequences, RecordAccumulator, size_of
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NoBrokerReached, check
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.client.partitioner import StickyPartition, partition_of_key
 from flintmq.client.retries import MAYBE_DONE, RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
@@ -61,7 +61,7 @@ class Producer:
     def __init__(
         self,
         client: ClusterClient,
-        topic: TopicView,
+        topic: TopicMetadata,
         *,
         acks: int = ALL,
         codec: Codec = Codec.NONE,
@@ -73,7 +73,7 @@ class Producer:
         self._acks = acks
         self._codec = codec
         self._batches = RecordAccumulator(batch_bytes)
-        self._sequences = Sequences()
+        self._sequences = ProducerSequences()
         self._sticky = StickyPartition(
             sorted(topic.partitions), sticky_bytes=batch_bytes - HEADER_SIZE, first=first_partition
         )
@@ -147,7 +147,7 @@ class Producer:
             if self._acks == ALL and InitProducerIdRequest in self._client.attempt(self._client.any).served:
                 request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
                 response = self._client.call(
-                    request, InitProducerIdResponse, lambda answer: check(answer.error_code)
+                    request, InitProducerIdResponse, lambda response: check(response.error_code)
                 )
                 self._producer_id = response.producer_id, response.producer_epoch
         return self._producer_id
@@ -158,7 +158,7 @@ class Producer:
         by_leader: dict[int, list[int]] = {}
         try:
             client.freshen()
-            self._topic = client.view.topics.get(name, self._topic)
+            self._topic = client.metadata.topics.get(name, self._topic)
             for partition in flight.batches:
                 by_leader.setdefault(client.leader(name, partition), []).append(partition)
         except (ClientError, RequestError) as error:
@@ -166,13 +166,13 @@ class Producer:
         requests = {node: self._request(flight, partitions) for node, partitions in by_leader.items()}
         if self._acks == NONE:
             return self._send_off(flight, requests, by_leader)
-        answers = client.exchange(
+        responses = client.exchange(
             requests, ProduceResponse, highest=self._highest, timeout_s=client.request_timeout_s
         )
         errors = [
             fault
-            for node, answer in answers.items()
-            for fault in self._judge(flight, by_leader[node], answer)
+            for node, response in responses.items()
+            for fault in self._judge(flight, by_leader[node], response)
         ]
         for fault in errors:
             if not self._may_pass(fault):
@@ -180,16 +180,16 @@ class Producer:
         return errors[0] if errors else None
 
     def _judge(
-        self, flight: _Flight, asked: Sequence[int], answer: ProduceResponse | FlintError
+        self, flight: _Flight, asked: Sequence[int], response: ProduceResponse | FlintError
     ) -> list[FlintError]:
         """Take note of every partition's outcome, before any error ends the matter."""
-        if isinstance(answer, FlintError):
-            return [answer]
+        if isinstance(response, FlintError):
+            return [response]
         errors: list[FlintError] = []
-        answered = [one for topic in answer.responses for one in topic.partition_responses]
-        if sorted(one.index for one in answered) != sorted(asked):
+        partitions = [one for topic in response.responses for one in topic.partition_responses]
+        if sorted(one.index for one in partitions) != sorted(asked):
             return [ProtocolError(f"the broker was sent partitions {asked} and answers for others")]
-        for one in answered:
+        for one in partitions:
             # A duplicate is a batch whose answer was lost and whose offset the broker has forgotten.
             if one.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._written(flight, one.index, one.base_offset)
@@ -233,7 +233,7 @@ class Producer:
         for node, request in requests.items():
             try:
                 client.broker(node).send(
-                    request, client.request_timeout_s, highest=self._highest, answered=False
+                    request, client.request_timeout_s, highest=self._highest, expects_response=False
                 )
             except (NoBrokerReached, RequestError) as error:
                 return error

@@ -1,7 +1,7 @@
 """Transactions that are begun in one process and ended in another: many at once, by name, producer id and epoch.
 
     transaction = begin(client, "loader-3", timeout_ms=longest_timeout_ms(client))
-    …                                                  its records are written by a `RawProducer`
+    …                                                  its records are written by a `BatchProducer`
     end(client, [transaction, …], committed=True)      by whoever knows the triples
 
 Only the second generation of transactions will do (KIP-890): each end bumps the epoch, so that the end of one
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated
+from flintmq.client.coordinators import CoordinatorType
 from flintmq.client.errors import ClientError, check
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError, UnsupportedVersion
@@ -61,7 +61,7 @@ def longest_timeout_ms(client: ClusterClient) -> int:
 
     def ask() -> DescribeConfigsResponse:
         client.freshen()
-        node = min(client.view.brokers)
+        node = min(client.metadata.brokers)
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node), configuration_keys=[_MAX_TIMEOUT]
         )
@@ -83,13 +83,13 @@ def begin(client: ClusterClient, transactional_id: str, *, timeout_ms: int) -> O
     _require_second_generation(client)
     while True:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        answers = _ask_coordinators(
-            client, {transactional_id: request}, InitProducerIdResponse, lambda answer: answer.error_code
+        responses = _ask_coordinators(
+            client, {transactional_id: request}, InitProducerIdResponse, lambda response: response.error_code
         )
-        answer = answers[transactional_id]
-        check(answer.error_code, what=Coordinated.TRANSACTIONAL_ID.named(transactional_id))
-        if answer.producer_epoch < _LAST_EPOCH:
-            return OpenedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+        response = responses[transactional_id]
+        check(response.error_code, what=CoordinatorType.TRANSACTIONAL_ID.named(transactional_id))
+        if response.producer_epoch < _LAST_EPOCH:
+            return OpenedTransaction(transactional_id, response.producer_id, response.producer_epoch)
         # Taken once more it gets another producer id, with the first epoch.
 
 
@@ -107,11 +107,11 @@ def end(
         )
         for one in transactions
     }
-    answers = _ask_coordinators(client, requests, EndTxnResponse, lambda answer: answer.error_code)
+    responses = _ask_coordinators(client, requests, EndTxnResponse, lambda response: response.error_code)
     refused: dict[OpenedTransaction, RequestError] = {}
-    for name, answer in answers.items():
+    for name, response in responses.items():
         try:
-            check(answer.error_code, what=Coordinated.TRANSACTIONAL_ID.named(name))
+            check(response.error_code, what=CoordinatorType.TRANSACTIONAL_ID.named(name))
         except RequestError as error:
             refused[by_id[name]] = error
     return refused
@@ -120,13 +120,13 @@ def end(
 def describe(client: ClusterClient, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
     """Those of them that their coordinators know."""
     requests = {name: DescribeTransactionsRequest(transactional_ids=[name]) for name in transactional_ids}
-    answers = _ask_coordinators(client, requests, DescribeTransactionsResponse, _described_code)
+    responses = _ask_coordinators(client, requests, DescribeTransactionsResponse, _described_code)
     found: dict[str, DescribedTransaction] = {}
-    for name, answer in answers.items():
-        one = _only(answer)
+    for name, response in responses.items():
+        one = _only(response)
         if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             continue
-        check(one.error_code, what=Coordinated.TRANSACTIONAL_ID.named(name))
+        check(one.error_code, what=CoordinatorType.TRANSACTIONAL_ID.named(name))
         found[name] = DescribedTransaction(
             name,
             one.transaction_state,
@@ -140,14 +140,14 @@ def describe(client: ClusterClient, transactional_ids: Iterable[str]) -> dict[st
     return found
 
 
-def _only(answer: DescribeTransactionsResponse) -> DescribeTransactionsResponse.TransactionState:
-    if len(answer.transaction_states) != 1:
+def _only(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse.TransactionState:
+    if len(response.transaction_states) != 1:
         raise ProtocolError("the broker was asked for one transaction and describes another number of them")
-    return answer.transaction_states[0]
+    return response.transaction_states[0]
 
 
-def _described_code(answer: DescribeTransactionsResponse) -> int:
-    return _only(answer).error_code
+def _described_code(response: DescribeTransactionsResponse) -> int:
+    return _only(response).error_code
 
 
 def _require_second_generation(client: ClusterClient) -> None:
@@ -161,11 +161,14 @@ def _require_second_generation(client: ClusterClient) -> None:
 
 
 def _ask_coordinators(
-    client: ClusterClient, requests: Mapping[str, Message], answer: type[M], code_of: Callable[[M], int]
+    client: ClusterClient,
+    requests: Mapping[str, Message],
+    response_type: type[M],
+    code_of: Callable[[M], int],
 ) -> dict[str, M]:
     """One request for each id, many in flight. Each may be asked again: for all of them that changes nothing."""
     waiting = dict(requests)
-    answers: dict[str, M] = {}
+    responses: dict[str, M] = {}
     failures = 0
     while waiting:
         count = len(waiting)
@@ -175,12 +178,12 @@ def _ask_coordinators(
             for node, names in homes.items():
                 for start in range(0, len(names), _IN_FLIGHT):
                     part = {name: waiting[name] for name in names[start : start + _IN_FLIGHT]}
-                    for name, response in _exchange(client, node, part, answer):
+                    for name, response in _exchange(client, node, part, response_type):
                         code = code_of(response)
                         if code in _AGAIN:
                             error = RequestError(ErrorCode(code), f"{name} cannot be asked now")
                             continue
-                        answers[name] = response
+                        responses[name] = response
                         del waiting[name]
         except ClientError as lost:
             error = lost
@@ -194,30 +197,30 @@ def _ask_coordinators(
                 raise error
             client.note_failure(error)
             client.pause(failures)
-    return answers
+    return responses
 
 
 def _exchange(
-    client: ClusterClient, node: int, requests: Mapping[str, Message], answer: type[M]
+    client: ClusterClient, node: int, requests: Mapping[str, Message], response_type: type[M]
 ) -> Iterable[tuple[str, M]]:
     """All are sent before the first answer is awaited; every answer is taken off the connection."""
     connection = client.broker(node)
     for request in requests.values():
         connection.send(request, client.request_timeout_s)
-    return [(name, connection.receive(answer, client.request_timeout_s)) for name in requests]
+    return [(name, connection.receive(response_type, client.request_timeout_s)) for name in requests]
 
 
 def _coordinators(client: ClusterClient, names: Sequence[str]) -> dict[int, list[str]]:
     """The brokers that look after them."""
     response = client.any().call(
-        FindCoordinatorRequest(key_type=Coordinated.TRANSACTIONAL_ID, coordinator_keys=list(names)),
+        FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTIONAL_ID, coordinator_keys=list(names)),
         FindCoordinatorResponse,
         client.request_timeout_s,
     )
     homes: dict[int, list[str]] = {}
     for one in response.coordinators:
-        check(one.error_code, one.error_message, what=Coordinated.TRANSACTIONAL_ID.named(one.key))
+        check(one.error_code, one.error_message, what=CoordinatorType.TRANSACTIONAL_ID.named(one.key))
         homes.setdefault(one.node_id, []).append(one.key)
-    if any(node not in client.view.brokers for node in homes):
-        client.refresh(list(client.view.topics))
+    if any(node not in client.metadata.brokers for node in homes):
+        client.refresh(list(client.metadata.topics))
     return homes

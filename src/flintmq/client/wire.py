@@ -3,7 +3,7 @@
     wire.request(message, version)  →  bytes to send
     wire.room()                     →  where to put what arrives
     wire.received(count)            ←  so many bytes were put there
-    wire.next_answer()              →  the next whole answer, or None
+    wire.next_response()            →  the next whole response, or None
 
 Invariant: answers come in the order of their requests, or the conversation is over (ProtocolError). A large answer is
 received where it stays, and takes memory only in proportion to what has arrived of it.
@@ -42,7 +42,7 @@ class _Awaited(NamedTuple):
     version: int
 
 
-class Wire:
+class ClientProtocol:
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id.encode()
         self._next_id = 0
@@ -55,8 +55,8 @@ class Wire:
         """Requests that are not answered yet."""
         return len(self._awaited)
 
-    def request(self, message: Message, version: int, *, answered: bool = True) -> bytes:
-        """The frame to send. `answered=False` for a produce request with acks 0, which has no answer."""
+    def request(self, message: Message, version: int, *, expects_response: bool = True) -> bytes:
+        """The frame to send. `expects_response=False` for a produce request with acks 0."""
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & _CORRELATION_MAX
         out = bytearray(_HEADER.pack(0, message.api_key, version, correlation_id, len(self._client_id)))
@@ -65,7 +65,7 @@ class Wire:
             out.append(0)
         encode_into(message, version, out)
         _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
-        if answered:
+        if expects_response:
             self._awaited.append(_Awaited(correlation_id, message.api_key, version))
         return bytes(out)
 
@@ -78,7 +78,7 @@ class Wire:
     def received(self, count: int) -> None:
         self._filled += count
 
-    def next_answer(self) -> Message | None:
+    def next_response(self) -> Message | None:
         end = self._end()
         if not end or self._filled < end:
             return None
@@ -121,8 +121,8 @@ class Wire:
             return decode_api_versions(frame, expected.version, position)
         if response_is_flexible(expected.api_key, expected.version):
             position = _after_tags(frame, position)
-        answer, _ = decode(response_of(expected.api_key), frame, expected.version, position)
-        return answer
+        response, _ = decode(response_of(expected.api_key), frame, expected.version, position)
+        return response
 
 
 def _after_tags(frame: Buffer, position: int) -> int:

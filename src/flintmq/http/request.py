@@ -80,7 +80,7 @@ def _path_of(target: bytes) -> str:
     return path.rstrip("/") or "/"
 
 
-def answer_head(page: Page, *, keeps_alive: bool) -> bytes:
+def response_head(page: Page, *, keeps_alive: bool) -> bytes:
     lines = [
         f"HTTP/1.1 {page.status} {REASONS[page.status]}",
         f"Content-Type: {page.content_type}",

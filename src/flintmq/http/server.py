@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from flintmq.errors import ConfigurationError
-from flintmq.http.request import BadRequest, HttpRequest, Page, answer_head, parse_head
+from flintmq.http.request import BadRequest, HttpRequest, Page, parse_head, response_head
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class PortTaken(ConfigurationError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     connections: int = 32
     head_bytes: int = 8 * 1024
     head_s: float = 5.0
@@ -46,9 +46,9 @@ def json_page(value: object, status: int = 200) -> Page:
 
 
 class HttpServer:
-    def __init__(self, pages: Pages, limits: Limits | None = None) -> None:
+    def __init__(self, pages: Pages, limits: HttpLimits | None = None) -> None:
         self._pages = pages
-        self._limits = limits or Limits()
+        self._limits = limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.host = ""
@@ -134,7 +134,7 @@ class HttpServer:
     async def _send(
         self, writer: asyncio.StreamWriter, page: Page, *, keeps_alive: bool, head_only: bool = False
     ) -> None:
-        writer.write(answer_head(page, keeps_alive=keeps_alive) + (b"" if head_only else page.body))
+        writer.write(response_head(page, keeps_alive=keeps_alive) + (b"" if head_only else page.body))
         async with asyncio.timeout(self._limits.send_s):
             await writer.drain()
 

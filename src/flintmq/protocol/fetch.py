@@ -25,16 +25,16 @@ INLINED_BYTES_MAX = 1024 * 1024
 """What one response may so copy in all: a client that does not take it must not cost much memory."""
 
 
-class Sized(Protocol):
+class SizedRecords(Protocol):
     size: int
 
     def read(self) -> bytes: ...
 
 
-R = TypeVar("R", bound=Sized)
+R = TypeVar("R", bound=SizedRecords)
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """The answer for one partition."""
 
     partition: int
@@ -42,7 +42,7 @@ class Fetched(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     start_offset: int = -1
-    records: Sized | None = None
+    records: SizedRecords | None = None
     aborted: Sequence[tuple[int, int]] | None = None
     """Producer ids and first offsets of aborted transactions; None unless read_committed."""
     diverging: tuple[int, int] | None = None
@@ -74,8 +74,8 @@ def encode_response(
     throttle_ms: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[tuple[str | bytes, Sequence[Fetched]]],
-) -> list[bytearray | Sized]:
+    topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]],
+) -> list[bytearray | SizedRecords]:
     """The response as pieces in their order. `out` holds the size (still to be set) and the header."""
     if version >= FIRST_FLEXIBLE:
         return _encode_flexible(out, throttle_ms, error_code, session_id, topics)
@@ -83,7 +83,7 @@ def encode_response(
         out += _HEAD_7.pack(throttle_ms, error_code, session_id, len(topics))
     else:
         out += _HEAD_4.pack(throttle_ms, len(topics))
-    pieces: list[bytearray | Sized] = [out]
+    pieces: list[bytearray | SizedRecords] = [out]
     room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         name = topic.encode() if isinstance(topic, str) else topic
@@ -119,11 +119,11 @@ def _encode_flexible(
     throttle_ms: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[tuple[str | bytes, Sequence[Fetched]]],
-) -> list[bytearray | Sized]:
+    topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]],
+) -> list[bytearray | SizedRecords]:
     out += _HEAD_12.pack(throttle_ms, error_code, session_id)
     append_unsigned(out, len(topics) + 1)
-    pieces: list[bytearray | Sized] = [out]
+    pieces: list[bytearray | SizedRecords] = [out]
     room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         if isinstance(topic, bytes):
@@ -163,14 +163,14 @@ def _encode_flexible(
     return pieces
 
 
-def _copied(records: Sized) -> bytes:
+def _copied(records: SizedRecords) -> bytes:
     data = records.read()
     if len(data) != records.size:
         raise OSError(f"a log file gave {len(data)} of {records.size} bytes")
     return data
 
 
-def _put(pieces: list[bytearray | Sized], records: Sized) -> bytearray:
+def _put(pieces: list[bytearray | SizedRecords], records: SizedRecords) -> bytearray:
     """Add the records as a piece of their own; returns the buffer to go on in."""
     pieces.append(records)
     following = bytearray()
@@ -178,5 +178,5 @@ def _put(pieces: list[bytearray | Sized], records: Sized) -> bytearray:
     return following
 
 
-def size_of(pieces: Iterable[bytearray | Sized]) -> int:
+def size_of(pieces: Iterable[bytearray | SizedRecords]) -> int:
     return sum(len(piece) if isinstance(piece, bytearray) else piece.size for piece in pieces)

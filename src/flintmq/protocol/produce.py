@@ -42,7 +42,7 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicBatches]
 
 
-class Produced(NamedTuple):
+class ProducedPartition(NamedTuple):
     """The answer for one partition."""
 
     partition: int
@@ -206,7 +206,10 @@ _PARTITION_9 = struct.Struct(">ihqqqBBB")
 
 
 def encode_response(
-    out: bytearray, version: int, topics: Sequence[tuple[str | bytes, Sequence[Produced]]], throttle_ms: int
+    out: bytearray,
+    version: int,
+    topics: Sequence[tuple[str | bytes, Sequence[ProducedPartition]]],
+    throttle_ms: int,
 ) -> None:
     """Append the response's body to `out`, which holds its header."""
     if version >= FIRST_FLEXIBLE:
@@ -233,7 +236,10 @@ def encode_response(
 
 
 def _encode_flexible(
-    out: bytearray, version: int, topics: Sequence[tuple[str | bytes, Sequence[Produced]]], throttle_ms: int
+    out: bytearray,
+    version: int,
+    topics: Sequence[tuple[str | bytes, Sequence[ProducedPartition]]],
+    throttle_ms: int,
 ) -> None:
     append_unsigned(out, len(topics) + 1)
     for topic, partitions in topics:

@@ -32,7 +32,7 @@ from flintmq.settings.describe import (
 from flintmq.settings.document import SettingsFile
 from flintmq.settings.kinds import SettingKind, Unit
 from flintmq.settings.listeners import Listener
-from flintmq.settings.load import Loaded, LoadedValue, Origin, load
+from flintmq.settings.load import LoadedSettings, LoadedValue, SettingOrigin, load
 from flintmq.settings.resolve import BrokerValues, parse_broker_config, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS, TopicConfig
 
@@ -48,11 +48,11 @@ __all__ = [
     "ConfigSynonym",
     "Dynamic",
     "Listener",
-    "Loaded",
+    "LoadedSettings",
     "LoadedValue",
-    "Origin",
     "Setting",
     "SettingKind",
+    "SettingOrigin",
     "SettingsFile",
     "Synonym",
     "TopicConfig",

@@ -34,7 +34,7 @@ from flintmq.settings.names import (
 from flintmq.settings.resolve import BrokerValues, overlay, parse_broker_config
 
 
-class Origin(Enum):
+class SettingOrigin(Enum):
     COMMAND_LINE = "command line"
     ENVIRONMENT = "environment"
     FILE = "file"
@@ -42,12 +42,12 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenSetting:
     """One text as somebody wrote it. `place` is what to call it in a message."""
 
     name: str
     text: str
-    origin: Origin
+    origin: SettingOrigin
     place: str
 
 
@@ -57,12 +57,12 @@ class LoadedValue:
 
     setting: Setting
     value: Any
-    origin: Origin
+    origin: SettingOrigin
     place: str
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     broker: BrokerConfig
     static: Mapping[str, str]
     """The texts given, by setting name and without human units; what is at its default is not here."""
@@ -81,21 +81,24 @@ def load(
     command_line: Sequence[tuple[str, str]] = (),
     environ: Mapping[str, str] | None = None,
     file: SettingsFile | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     environ = environ or {}
     layers = (
-        [Given(name, text, Origin.FILE, f"{name} in {file.name}") for name, text in read_settings(file)]
+        [
+            GivenSetting(name, text, SettingOrigin.FILE, f"{name} in {file.name}")
+            for name, text in read_settings(file)
+        ]
         if file
         else [],
         _bare_variables(environ),
         _prefixed_variables(environ),
         [
-            Given(name, text, Origin.COMMAND_LINE, f"{name} on the command line")
+            GivenSetting(name, text, SettingOrigin.COMMAND_LINE, f"{name} on the command line")
             for name, text in command_line
         ],
     )
     static: dict[str, str] = {}
-    places: dict[str, Given] = {}
+    places: dict[str, GivenSetting] = {}
     warnings: list[str] = []
     listeners: tuple[Listener, ...] = BROKER_SETTINGS["listeners"].default
     for layer in layers:
@@ -108,29 +111,34 @@ def load(
         _loaded(declared, broker, places if declared.name in static else {})
         for declared in BROKER_SETTINGS.values()
     )
-    return Loaded(broker, static, values, tuple(warnings))
+    return LoadedSettings(broker, static, values, tuple(warnings))
 
 
-def _prefixed_variables(environ: Mapping[str, str]) -> list[Given]:
+def _prefixed_variables(environ: Mapping[str, str]) -> list[GivenSetting]:
     named = [(name_of_variable(variable), variable) for variable in sorted(environ)]
     return [_variable(name, variable, environ) for name, variable in named if name is not None]
 
 
-def _bare_variables(environ: Mapping[str, str]) -> list[Given]:
+def _bare_variables(environ: Mapping[str, str]) -> list[GivenSetting]:
     named = [(name_of_bare_variable(variable), variable) for variable in sorted(environ)]
     return [_variable(name, variable, environ) for name, variable in named if name is not None]
 
 
-def _variable(name: str, variable: str, environ: Mapping[str, str]) -> Given:
-    return Given(name, environ[variable], Origin.ENVIRONMENT, f"environment variable {variable}")
+def _variable(name: str, variable: str, environ: Mapping[str, str]) -> GivenSetting:
+    return GivenSetting(
+        name, environ[variable], SettingOrigin.ENVIRONMENT, f"environment variable {variable}"
+    )
 
 
 def _settle(
-    layer: Sequence[Given], below: tuple[Listener, ...], places: dict[str, Given], warnings: list[str]
+    layer: Sequence[GivenSetting],
+    below: tuple[Listener, ...],
+    places: dict[str, GivenSetting],
+    warnings: list[str],
 ) -> dict[str, str]:
     """One layer's texts by setting name, checked. `below` are the listeners of the layers under it."""
     texts: dict[str, str] = {}
-    addresses: dict[str, Given] = {}
+    addresses: dict[str, GivenSetting] = {}
     for given in layer:
         if not is_known(given.name):
             raise ConfigurationError(f"unknown setting {given.place}: {hint(given.name)}")
@@ -140,7 +148,7 @@ def _settle(
             addresses[given.name] = given
         else:
             declared = BROKER_SETTINGS[ALIASES.get(given.name, given.name)]
-            if declared.name in texts and given.origin is not Origin.COMMAND_LINE:
+            if declared.name in texts and given.origin is not SettingOrigin.COMMAND_LINE:
                 raise ConfigurationError(
                     f"{given.place} and {places[declared.name].place} set the same thing"
                 )
@@ -155,21 +163,21 @@ def _settle(
     return texts
 
 
-def _checked(declared: Setting, given: Given) -> str:
+def _checked(declared: Setting, given: GivenSetting) -> str:
     try:
         return declared.plain(given.text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{given.place}: {error}") from None
 
 
-def _warn_unavailable(given: Given, warnings: list[str]) -> None:
+def _warn_unavailable(given: GivenSetting, warnings: list[str]) -> None:
     # Asking for the absence of what is absent deserves no warning.
     if given.text.strip().lower() not in ("", "false", "0"):
         feature = UNAVAILABLE[given.name]
         warnings.append(f"{given.place}: {feature} not available in this version, ignored")
 
 
-def _addresses(given: Mapping[str, Given], below: Sequence[Listener]) -> str:
+def _addresses(given: Mapping[str, GivenSetting], below: Sequence[Listener]) -> str:
     """`broker_ports` and `kafka_hostname` over the listeners below: each replaces its own part."""
     name, *others = dict.fromkeys(listener.name for listener in below)
     hosts = list(dict.fromkeys(listener.host for listener in below))
@@ -192,9 +200,9 @@ def _addresses(given: Mapping[str, Given], below: Sequence[Listener]) -> str:
     return text
 
 
-def _loaded(declared: Setting, broker: BrokerConfig, places: Mapping[str, Given]) -> LoadedValue:
+def _loaded(declared: Setting, broker: BrokerConfig, places: Mapping[str, GivenSetting]) -> LoadedValue:
     value = getattr(broker, declared.attribute)
     given = places.get(declared.name)
     if given is None:
-        return LoadedValue(declared, value, Origin.DEFAULT, "default")
+        return LoadedValue(declared, value, SettingOrigin.DEFAULT, "default")
     return LoadedValue(declared, value, given.origin, given.place)

@@ -46,7 +46,7 @@ from flintmq.arrow.scan.segment_planner import FileTask, Task
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import NoSuchTopic
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError
 from flintmq.records.topic_partition import TopicPartition
 
@@ -204,7 +204,7 @@ class _Driver:
         new = [place for place in end if place not in start]
         return {**start, **self._planner.earliest(new)} if new else start
 
-    def _topics(self, start: Offsets) -> dict[str, TopicView]:
+    def _topics(self, start: Offsets) -> dict[str, TopicMetadata]:
         """What is read now. A topic that the stream knew and that is another one now is reported."""
         self._known.update(topic for topic, _ in start)
         topics = self._planner.topics(known=self._known)
@@ -242,7 +242,7 @@ class _Driver:
         self._recreated.clear()
         return self._planner.tasks([one for one in ranges if one.size])
 
-    def _report_missing(self, start: Offsets, end: Offsets, topics: Mapping[str, TopicView]) -> None:
+    def _report_missing(self, start: Offsets, end: Offsets, topics: Mapping[str, TopicMetadata]) -> None:
         """Partitions that the stream has read from, or was to read, and that are gone."""
         gone = sorted(
             place for place in {*start, *end} if place not in end or not self._is_there(place, topics)
@@ -263,7 +263,7 @@ class _Driver:
         return earliest
 
     @staticmethod
-    def _is_there(place: TopicPartition, topics: Mapping[str, TopicView]) -> bool:
+    def _is_there(place: TopicPartition, topics: Mapping[str, TopicMetadata]) -> bool:
         topic, partition = place
         return topic in topics and partition in topics[topic].partitions
 

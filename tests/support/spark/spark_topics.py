@@ -15,7 +15,7 @@ from types import TracebackType
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import add_partitions, create_topic, delete_topic
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
+from flintmq.client.coordinators import CoordinatorType, call_coordinator
 from flintmq.client.errors import check
 from flintmq.protocol.messages import (
     DeleteRecordsRequest,
@@ -127,7 +127,7 @@ class Transaction:
         self._sequences: dict[tuple[str, int], int] = {}
         _, answer = call_coordinator(
             topics.client,
-            Coordinated.TRANSACTIONAL_ID,
+            CoordinatorType.TRANSACTIONAL_ID,
             name,
             InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000),
             InitProducerIdResponse,
@@ -156,7 +156,7 @@ class Transaction:
         )
         _, answer = call_coordinator(
             self._topics.client,
-            Coordinated.TRANSACTIONAL_ID,
+            CoordinatorType.TRANSACTIONAL_ID,
             self._name,
             request,
             EndTxnResponse,

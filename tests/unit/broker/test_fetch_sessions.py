@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FINAL_EPOCH, FetchContext, FetchSessions
 from flintmq.errors import ErrorCode
-from flintmq.protocol.fetch import Fetched
+from flintmq.protocol.fetch import FetchedPartition
 from flintmq.protocol.messages import FetchRequest
 from flintmq.testing.simulation import SimulatedRandom
 
@@ -161,7 +161,7 @@ def test_the_session_idle_longest_makes_room_once_it_is_idle_long_enough() -> No
 def test_only_news_are_told() -> None:
     sessions = new_sessions()
     one = sessions.context(request(offsets={0: 0}), BY_NAME).wanted[0]
-    quiet = Fetched(0, 0, high_watermark=5, start_offset=0)
+    quiet = FetchedPartition(0, 0, high_watermark=5, start_offset=0)
     assert one.must_tell(quiet)
     assert not one.must_tell(quiet)
     assert one.must_tell(quiet._replace(high_watermark=6))
@@ -174,9 +174,9 @@ def test_only_news_are_told() -> None:
 def test_an_error_is_told_and_so_is_its_end() -> None:
     sessions = new_sessions()
     one = sessions.context(request(offsets={0: 0}), BY_NAME).wanted[0]
-    fine = Fetched(0, 0, high_watermark=5, start_offset=0)
+    fine = FetchedPartition(0, 0, high_watermark=5, start_offset=0)
     one.must_tell(fine)
-    assert one.must_tell(Fetched(0, ErrorCode.KAFKA_STORAGE_ERROR))
+    assert one.must_tell(FetchedPartition(0, ErrorCode.KAFKA_STORAGE_ERROR))
     assert one.must_tell(fine)
 
 

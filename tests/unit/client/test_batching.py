@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.client.batching import RecordAccumulator, Sequences, size_of
+from flintmq.client.batching import ProducerSequences, RecordAccumulator, size_of
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.record import NewRecord, build_batch
 
@@ -57,7 +57,7 @@ def test_the_estimated_size_is_never_below_the_real_one(one: NewRecord) -> None:
 
 
 def test_sequences_count_on_per_partition_and_wrap() -> None:
-    sequences = Sequences()
+    sequences = ProducerSequences()
     assert sequences.next(0) == 0
     sequences.acknowledged(0, 3)
     sequences.acknowledged(1, 0x7FFFFFFF)

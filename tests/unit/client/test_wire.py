@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from flintmq.client.api_versions import ServedVersions, decode_api_versions, next_attempt
-from flintmq.client.wire import Wire
+from flintmq.client.wire import ClientProtocol
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.header import parse_request_header, response_header
@@ -28,7 +28,7 @@ def answer(correlation_id: int, cluster_id: str, *, version: int = 12) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def arrive(wire: Wire, data: bytes) -> None:
+def arrive(wire: ClientProtocol, data: bytes) -> None:
     while data:
         room = wire.room()
         count = min(len(room), len(data))
@@ -38,7 +38,7 @@ def arrive(wire: Wire, data: bytes) -> None:
 
 
 def test_a_request_is_a_frame_with_its_header_in_the_form_of_its_version() -> None:
-    wire = Wire("me")
+    wire = ClientProtocol("me")
     for version in (1, 12):
         frame = wire.request(MetadataRequest(topics=None), version)
         assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
@@ -49,22 +49,22 @@ def test_a_request_is_a_frame_with_its_header_in_the_form_of_its_version() -> No
 
 
 def test_answers_come_in_order_however_the_bytes_are_cut() -> None:
-    wire = Wire("me")
+    wire = ClientProtocol("me")
     wire.request(MetadataRequest(), 12)
     wire.request(MetadataRequest(), 1)
     for byte in answer(0, "first") + answer(1, "ignored", version=1):
         assert wire.in_flight > 0
         arrive(wire, bytes([byte]))
-        if wire.in_flight == 2 and (first := wire.next_answer()) is not None:
+        if wire.in_flight == 2 and (first := wire.next_response()) is not None:
             assert isinstance(first, MetadataResponse)
             assert first.cluster_id == "first"
-    assert isinstance(wire.next_answer(), MetadataResponse)
+    assert isinstance(wire.next_response(), MetadataResponse)
     assert wire.in_flight == 0
-    assert wire.next_answer() is None
+    assert wire.next_response() is None
 
 
 def test_a_large_answer_keeps_its_bytes_when_others_follow() -> None:
-    wire = Wire("me")
+    wire = ClientProtocol("me")
     sizes = (10, 64 * 1024, 300_000, 5_000_000, 10)
     for _ in sizes:
         wire.request(FetchRequest(), 12)
@@ -76,7 +76,7 @@ def test_a_large_answer_keeps_its_bytes_when_others_follow() -> None:
         )
         body = response_header(at, True) + encode(response, 12)
         arrive(wire, struct.pack(">i", len(body)) + body)
-        while (message := wire.next_answer()) is not None:
+        while (message := wire.next_response()) is not None:
             answers.append(message)
     found = [message.responses[0].partitions[0] for message in answers if isinstance(message, FetchResponse)]
     assert [bytes(one.records or b"") for one in found] == [
@@ -85,10 +85,10 @@ def test_a_large_answer_keeps_its_bytes_when_others_follow() -> None:
 
 
 def test_a_length_that_is_only_claimed_takes_little_memory() -> None:
-    wire = Wire("me")
+    wire = ClientProtocol("me")
     wire.request(MetadataRequest(), 12)
     arrive(wire, struct.pack(">i", 500_000_000) + bytes(100_000))
-    assert wire.next_answer() is None
+    assert wire.next_response() is None
     assert len(wire.room()) < 4_000_000
 
 
@@ -102,20 +102,20 @@ def test_a_length_that_is_only_claimed_takes_little_memory() -> None:
     ],
 )
 def test_bytes_that_make_no_sense_end_the_conversation(data: bytes, words: str) -> None:
-    wire = Wire("me")
+    wire = ClientProtocol("me")
     wire.request(MetadataRequest(), 12)
     arrive(wire, data)
     with pytest.raises(ProtocolError, match=words):
-        wire.next_answer()
+        wire.next_response()
 
 
 def test_an_answer_to_nothing_is_refused_and_a_request_without_answer_awaits_none() -> None:
-    wire = Wire("me")
-    wire.request(ProduceRequest(acks=0), 9, answered=False)
+    wire = ClientProtocol("me")
+    wire.request(ProduceRequest(acks=0), 9, expects_response=False)
     assert wire.in_flight == 0
     arrive(wire, answer(0, "x"))
     with pytest.raises(ProtocolError, match="nobody asked"):
-        wire.next_answer()
+        wire.next_response()
 
 
 def test_the_highest_common_version_is_chosen() -> None:

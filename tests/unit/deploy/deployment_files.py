@@ -17,7 +17,7 @@ import click
 import yaml
 
 from flintmq.cli.main import main
-from flintmq.settings import Loaded, SettingsFile, load
+from flintmq.settings import LoadedSettings, SettingsFile, load
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -35,18 +35,18 @@ def read_yaml(path: str) -> Any:
     return yaml.safe_load(read(path))
 
 
-def settings_from(environ: Mapping[str, str], settings_file: str | None = None) -> Loaded:
+def settings_from(environ: Mapping[str, str], settings_file: str | None = None) -> LoadedSettings:
     """What a broker with this environment and this file of `deploy/` would run with, or ConfigurationError."""
     file = SettingsFile.of(settings_file, read(settings_file)) if settings_file else None
     return load(command_line=[], environ=environ, file=file)
 
 
-def advertised(loaded: Loaded) -> dict[str, str]:
+def advertised(loaded: LoadedSettings) -> dict[str, str]:
     """Listener names and the addresses clients are told."""
     return {item.name: f"{item.host}:{item.port}" for item in loaded.broker.advertised_listeners}
 
 
-def listening(loaded: Loaded) -> dict[str, int]:
+def listening(loaded: LoadedSettings) -> dict[str, int]:
     return {item.name: item.port for item in loaded.broker.listeners}
 
 

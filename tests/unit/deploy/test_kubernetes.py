@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq import __version__
-from flintmq.settings import Loaded
+from flintmq.settings import LoadedSettings
 from unit.deploy.deployment_files import (
     DEPLOY,
     HTTP_ADDRESS,
@@ -50,7 +50,7 @@ def pod_environment() -> dict[str, str]:
     return environment
 
 
-def pod_settings() -> Loaded:
+def pod_settings() -> LoadedSettings:
     return settings_from(pod_environment(), "kubernetes/flintmq.yaml")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.http.request import BadRequest, HttpRequest, Page, answer_head, parse_head
+from flintmq.http.request import BadRequest, HttpRequest, Page, parse_head, response_head
 
 
 def test_a_plain_request() -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_request_is_refused(head: bytes, status: int) -> None:
 
 
 def test_the_answer_says_its_size_and_what_may_be_done() -> None:
-    head = answer_head(Page(b"12345", "text/plain", 405), keeps_alive=False).decode()
+    head = response_head(Page(b"12345", "text/plain", 405), keeps_alive=False).decode()
     assert head.startswith("HTTP/1.1 405 Method Not Allowed\r\n")
     assert "\r\nContent-Length: 5\r\n" in head
     assert "\r\nConnection: close\r\n" in head

@@ -10,11 +10,11 @@ import pytest
 
 from flintmq.errors import ConfigurationError
 from flintmq.http.request import Page
-from flintmq.http.server import HttpServer, Limits, PortTaken, json_page
+from flintmq.http.server import HttpLimits, HttpServer, PortTaken, json_page
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 LARGE = 4 * 1024 * 1024
-SLOW = Limits(head_s=30.0, idle_s=30.0, send_s=30.0)
+SLOW = HttpLimits(head_s=30.0, idle_s=30.0, send_s=30.0)
 
 
 async def hello() -> Page:
@@ -32,7 +32,7 @@ async def broken() -> Page:
 PAGES = {"/": hello, "/large": large, "/broken": broken}
 
 
-def run(scenario: Callable[[HttpServer, Connect], Awaitable[None]], limits: Limits = SLOW) -> None:
+def run(scenario: Callable[[HttpServer, Connect], Awaitable[None]], limits: HttpLimits = SLOW) -> None:
     async def all_of_it() -> None:
         server = HttpServer(PAGES, limits)
         await server.start("127.0.0.1", 0)
@@ -136,7 +136,7 @@ def test_a_client_that_says_nothing_or_stops_is_not_waited_for(sent: bytes) -> N
         writer.write(sent)
         assert await reader.read() == b""
 
-    run(scenario, Limits(head_s=0.05))
+    run(scenario, HttpLimits(head_s=0.05))
 
 
 def test_a_client_that_does_not_ask_again_is_not_waited_for() -> None:
@@ -146,7 +146,7 @@ def test_a_client_that_does_not_ask_again_is_not_waited_for() -> None:
         assert (await answer(reader))[0] == 200
         assert await reader.read() == b""
 
-    run(scenario, Limits(idle_s=0.05))
+    run(scenario, HttpLimits(idle_s=0.05))
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:
@@ -161,7 +161,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         (serving,) = server._serving
         await serving
 
-    run(scenario, Limits(send_s=0.1))
+    run(scenario, HttpLimits(send_s=0.1))
 
 
 def test_connections_beyond_the_limit_are_turned_away_and_the_others_served() -> None:
@@ -177,7 +177,7 @@ def test_connections_beyond_the_limit_are_turned_away_and_the_others_served() ->
         first_writer.write(b"GET / HTTP/1.1\r\n\r\n")
         assert (await answer(first_reader))[0] == 200
 
-    run(scenario, Limits(connections=2))
+    run(scenario, HttpLimits(connections=2))
 
 
 def test_stopping_does_not_wait_for_clients() -> None:

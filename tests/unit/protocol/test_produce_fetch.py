@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from flintmq.errors import ProtocolError
 from flintmq.protocol import fetch, produce
 from flintmq.protocol.codec import decode, encode
-from flintmq.protocol.fetch import Fetched
+from flintmq.protocol.fetch import FetchedPartition
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from flintmq.protocol.produce import Produced
+from flintmq.protocol.produce import ProducedPartition
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -162,8 +162,8 @@ def test_junk_for_fetch_is_never_more_than_a_protocol_error(version: int, junk: 
 
 
 @st.composite
-def produced(draw: st.DrawFn, version: int) -> Produced:
-    return Produced(
+def produced(draw: st.DrawFn, version: int) -> ProducedPartition:
+    return ProducedPartition(
         draw(int32),
         draw(int16),
         draw(int64),
@@ -222,8 +222,8 @@ def test_a_produce_response_is_written_as_the_generated_codec_writes_it(
 
 
 @st.composite
-def fetched(draw: st.DrawFn, version: int) -> Fetched:
-    return Fetched(
+def fetched(draw: st.DrawFn, version: int) -> FetchedPartition:
+    return FetchedPartition(
         draw(int32),
         draw(int16),
         draw(int64),
@@ -237,7 +237,7 @@ def fetched(draw: st.DrawFn, version: int) -> Fetched:
     )
 
 
-def generated_partition(one: Fetched) -> FetchResponse.PartitionData:
+def generated_partition(one: FetchedPartition) -> FetchResponse.PartitionData:
     partition = FetchResponse.PartitionData(
         partition_index=one.partition,
         error_code=one.error_code,
@@ -305,7 +305,7 @@ def test_large_records_are_not_copied_and_small_ones_are(version: int) -> None:
         throttle_ms=0,
         error_code=0,
         session_id=0,
-        topics=[(topic, [Fetched(0, records=small), Fetched(1, records=large)])],
+        topics=[(topic, [FetchedPartition(0, records=small), FetchedPartition(1, records=large)])],
     )
     assert [piece for piece in pieces if not isinstance(piece, bytearray)] == [large]
     assert all(len(piece) for piece in pieces if isinstance(piece, bytearray))
@@ -321,7 +321,7 @@ def test_a_file_that_gives_less_than_it_promised_is_no_answer() -> None:
             throttle_ms=0,
             error_code=0,
             session_id=0,
-            topics=[("t", [Fetched(0, records=short)])],
+            topics=[("t", [FetchedPartition(0, records=short)])],
         )
 
 

@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import ConfigurationError
-from flintmq.settings import Loaded, Origin, SettingsFile, load
+from flintmq.settings import LoadedSettings, SettingOrigin, SettingsFile, load
 
 
 def yaml(text: str) -> SettingsFile:
     return SettingsFile.of("flint.yaml", text)
 
 
-def origin(loaded: Loaded, name: str) -> Origin:
+def origin(loaded: LoadedSettings, name: str) -> SettingOrigin:
     return next(value.origin for value in loaded.values if value.setting.name == name)
 
 
-def addresses(loaded: Loaded) -> list[str]:
+def addresses(loaded: LoadedSettings) -> list[str]:
     return [str(listener) for listener in loaded.broker.listeners]
 
 
 @pytest.mark.parametrize(
     ("layers", "partitions", "expected"),
     [
-        (0, 1, Origin.DEFAULT),
-        (1, 2, Origin.FILE),
-        (2, 3, Origin.ENVIRONMENT),
-        (3, 4, Origin.ENVIRONMENT),
-        (4, 5, Origin.COMMAND_LINE),
+        (0, 1, SettingOrigin.DEFAULT),
+        (1, 2, SettingOrigin.FILE),
+        (2, 3, SettingOrigin.ENVIRONMENT),
+        (3, 4, SettingOrigin.ENVIRONMENT),
+        (4, 5, SettingOrigin.COMMAND_LINE),
     ],
 )
 def test_command_line_beats_environment_beats_file_beats_default(
-    layers: int, partitions: int, expected: Origin
+    layers: int, partitions: int, expected: SettingOrigin
 ) -> None:
     environ = {}
     if layers >= 2:
@@ -55,7 +55,7 @@ def test_the_last_word_on_the_command_line_counts() -> None:
 def test_a_higher_layer_in_hours_beats_a_lower_one_in_milliseconds() -> None:
     loaded = load(file=yaml("log.retention.ms: 1000"), command_line=[("log.retention.hours", "2")])
     assert (loaded.broker.log_retention_ms, loaded.broker.log_retention_hours) == (None, 2)
-    assert origin(loaded, "log.retention.ms") is Origin.DEFAULT
+    assert origin(loaded, "log.retention.ms") is SettingOrigin.DEFAULT
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from flintmq.effects import Clock, Disk, Executor
 from flintmq.http.request import Page
 from flintmq.http.server import HttpServer, PortTaken, json_page
 from flintmq.metrics import CONTENT_TYPE, Counters
-from flintmq.settings import Loaded
+from flintmq.settings import LoadedSettings
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ OFF = -1
 class Telemetry:
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedSettings,
         path: str,
         *,
         counters: Counters,

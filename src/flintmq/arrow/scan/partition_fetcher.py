@@ -107,7 +107,7 @@ class PartitionFetcher:
             if self._missing >= _BELIEVED_GONE_AFTER:
                 raise TopicGone(f"the topic {self._topic} is not there any more: it was deleted")
         check(code, what=f"topic {self._topic}")
-        topic = self._client.view.topics[self._topic]
+        topic = self._client.metadata.topics[self._topic]
         self._missing = 0
         if topic.has_id and self._topic_id not in (topic.id, ZERO_UUID):
             raise TopicGone(f"the topic {self._topic} was deleted and created again")

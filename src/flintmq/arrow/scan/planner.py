@@ -31,7 +31,7 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, cut_by_bytes
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets, sizes
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.errors import check
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.records.topic_partition import TopicPartition
 
@@ -56,7 +56,7 @@ class Planner:
 
     # ---- what there is
 
-    def topics(self, *, known: Collection[str] = ()) -> dict[str, TopicView]:
+    def topics(self, *, known: Collection[str] = ()) -> dict[str, TopicMetadata]:
         """The topics to read, as they are now. One that is not there is an error, unless it was `known` before."""
         wanted = self._options.topics
         if wanted.pattern is not None:
@@ -67,18 +67,18 @@ class Planner:
             }
         asked = wanted.names or tuple(dict.fromkeys(topic for topic, _ in wanted.partitions))
 
-        def ask() -> dict[str, TopicView]:
+        def ask() -> dict[str, TopicMetadata]:
             failed = self._client.refresh(asked)
             for name, code in failed.items():
                 if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     check(code, what=f"topic {name}")
                 elif name not in known:
                     raise NoSuchTopic(name)
-            return {name: self._client.view.topics[name] for name in asked if name not in failed}
+            return {name: self._client.metadata.topics[name] for name in asked if name not in failed}
 
         return self._client.attempt(ask)
 
-    def partitions(self, topics: Mapping[str, TopicView]) -> list[TopicPartition]:
+    def partitions(self, topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
         """Those of the topics that are read."""
         there = [(name, index) for name, topic in topics.items() for index in topic.partitions]
         assigned = self._options.topics.partitions

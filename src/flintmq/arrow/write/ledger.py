@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from flintmq.client.admin.topics import EARLIEST, LATEST, create_topic, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.consumer import Consumer
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.client.producer import Producer
 from flintmq.client.transaction import OpenedTransaction
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
@@ -99,7 +99,9 @@ class Ledger:
         void = found.get(wanted[1])
         return entry._replace(is_void=void is not None and void.value == entry.decision.encode())
 
-    def _read(self, topic: TopicView, start: int, end: int, wanted: Sequence[bytes]) -> dict[bytes, Record]:
+    def _read(
+        self, topic: TopicMetadata, start: int, end: int, wanted: Sequence[bytes]
+    ) -> dict[bytes, Record]:
         consumer = Consumer(self._client, topic, {_PARTITION: start})
         found: dict[bytes, Record] = {}
         while consumer.positions[_PARTITION] < end:
@@ -124,7 +126,7 @@ class Ledger:
         producer.send(value, key=key, partition=_PARTITION)
         producer.flush()
 
-    def _made(self) -> TopicView:
+    def _made(self) -> TopicMetadata:
         try:
             return self._client.topic(self._topic)
         except NoSuchTopic:

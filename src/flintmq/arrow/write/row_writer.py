@@ -19,7 +19,7 @@ from flintmq.arrow.codec.encode import EncodedPayload, Rows, content_sizes, enco
 from flintmq.arrow.codec.partitioner import NO_KEY, Spread, partitions_of_keys
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.admin.topics import describe_topic_settings
-from flintmq.client.batch_producer import BatchProducer, Records
+from flintmq.client.batch_producer import BatchProducer, UncompressedBatch
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.errors import ConfigurationError
 from flintmq.records.batch import HEADER_SIZE
@@ -136,7 +136,7 @@ class RowWriter:
             waiting.setdefault(payload.destination, deque()).append(payload)
         now_ms = self._client.clock.now_ms()
         while waiting:
-            request: dict[TopicPartition, Records] = {}
+            request: dict[TopicPartition, UncompressedBatch] = {}
             size = 0
             for destination in list(waiting):
                 if size >= REQUEST_BYTES:
@@ -145,7 +145,9 @@ class RowWriter:
                 if not waiting[destination]:
                     del waiting[destination]
                 size += len(payload.records)
-                request[self._places[destination]] = Records(payload.records, payload.record_count, now_ms)
+                request[self._places[destination]] = UncompressedBatch(
+                    payload.records, payload.record_count, now_ms
+                )
             self._producer.send(request)
 
     def _topic(self, name: str) -> _Topic:

@@ -21,7 +21,7 @@ from flintmq.arrow.write.row_writer import RowWriter
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.batch_producer import BatchProducer
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
+from flintmq.client.coordinators import CoordinatorType, call_coordinator
 from flintmq.client.errors import check
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.errors import ErrorCode, RequestError
@@ -92,7 +92,7 @@ def commit_group_offsets(
             for partition in one.partitions:
                 check(partition.error_code, what=f"group {group}")
 
-    call_coordinator(client, Coordinated.GROUP, group, request, TxnOffsetCommitResponse, judge)
+    call_coordinator(client, CoordinatorType.GROUP, group, request, TxnOffsetCommitResponse, judge)
 
 
 class SideTransaction:

@@ -19,7 +19,7 @@ from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import end_of_epoch
 from flintmq.partitions.partition import Partition
-from flintmq.protocol.fetch import Fetched, decode_request, encode_response, size_of
+from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
 from flintmq.storage import reader
 from flintmq.storage.log import Log
@@ -62,7 +62,7 @@ class _Fetch:
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
         self._min_bytes = min(message.min_bytes, self._max_bytes)
-        self._results: dict[FetchPartition, Fetched] = {}
+        self._results: dict[FetchPartition, FetchedPartition] = {}
         self._urgent = False
         self._arrived = 0
         self._parked: dict[Partition, list[FetchPartition]] = {}
@@ -99,15 +99,15 @@ class _Fetch:
                 self._urgent = True
         return size
 
-    def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> Fetched:
+    def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self._services.partitions.get(wanted.topic, wanted.partition)
         if partition is None:
             if (
                 isinstance(wanted.topic, bytes)
                 and wanted.topic not in self._services.metadata.image.topics_by_id
             ):
-                return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-            return Fetched(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return FetchedPartition(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            return FetchedPartition(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = partition.log
         try:
             check_epoch(partition, wanted.leader_epoch)
@@ -130,8 +130,8 @@ class _Fetch:
             code = error_code_of(error)
             if code in _OUR_FAULT:
                 logger.warning("reading %s at offset %d: %s", log.name, wanted.fetch_offset, error)
-            return Fetched(wanted.partition, code)
-        return Fetched(
+            return FetchedPartition(wanted.partition, code)
+        return FetchedPartition(
             wanted.partition,
             0,
             log.high_watermark,
@@ -213,7 +213,7 @@ class _Fetch:
 
     def _encode(self) -> list:  # type: ignore[type-arg]
         context = self._context
-        topics: list[tuple[str | bytes, list[Fetched]]] = []
+        topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
         served = []
         for wanted in context.wanted:
             result = self._results[wanted]

@@ -21,7 +21,7 @@ from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
 from flintmq.metadata.topics import NewTopic
 from flintmq.partitions.partition import Partition
-from flintmq.protocol.produce import Produced, ProduceRequest, decode_request, encode_response
+from flintmq.protocol.produce import ProducedPartition, ProduceRequest, decode_request, encode_response
 from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
 from flintmq.records.record import RecordError
 
@@ -87,7 +87,7 @@ class _Produce:
         self._verification = verification
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._answers: list[tuple[str | bytes, list[Produced]]] = []
+        self._answers: list[tuple[str | bytes, list[ProducedPartition]]] = []
         # Answers that are given but not visible yet: where they stand.
         self._waiting: set[tuple[int, int]] = set()
         # Every batch has its answer; until then none is sent, whatever becomes visible meanwhile.
@@ -98,7 +98,7 @@ class _Produce:
         refusal = self._refusal(message)
         now_ms = services.clock.now_ms()
         for topic, batches in message.topics:
-            answers: list[Produced] = []
+            answers: list[ProducedPartition] = []
             self._answers.append((topic, answers))
             for index, records in batches:
                 try:
@@ -117,7 +117,7 @@ class _Produce:
         if message.transactional_id is not None:
             await self._verify_transaction(message, services)
         for topic, batches in message.topics:
-            answers: list[Produced] = []
+            answers: list[ProducedPartition] = []
             self._answers.append((topic, answers))
             for index, records in batches:
                 try:
@@ -176,7 +176,7 @@ class _Produce:
 
     def _append(
         self,
-        answers: list[Produced],
+        answers: list[ProducedPartition],
         partition: Partition,
         records: memoryview,
         header: BatchHeader,
@@ -186,7 +186,7 @@ class _Produce:
             self._check_transaction(partition, header)
         base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
         log = partition.log
-        answers.append(Produced(partition.index, 0, base_offset, append_time_ms, log.start_offset))
+        answers.append(ProducedPartition(partition.index, 0, base_offset, append_time_ms, log.start_offset))
         if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
             place = (len(self._answers) - 1, len(answers) - 1)
             self._waiting.add(place)
@@ -232,19 +232,19 @@ class _Produce:
     def _timed_out(self) -> None:
         for topic_at, at in self._waiting:
             answers = self._answers[topic_at][1]
-            answers[at] = Produced(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
+            answers[at] = ProducedPartition(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
             self._request.failed(ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
         self._request.respond(self._encode())
 
-    def _failure(self, topic: str | bytes, index: int, error: Exception) -> Produced:
+    def _failure(self, topic: str | bytes, index: int, error: Exception) -> ProducedPartition:
         code = error_code_of(error)
         self._request.failed(code)
         if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR):
             logger.error("writing to %s-%d failed: %s", topic, index, error)
         message = reason_of(error) if str(error) != code.name else None
         faults = error.faults if isinstance(error, RecordError) else ()
-        return Produced(index, code, error_message=message, record_errors=faults)
+        return ProducedPartition(index, code, error_message=message, record_errors=faults)
 
     def _encode(self) -> ResponseBuffers:
         out = start_response(self._request)

@@ -48,7 +48,7 @@ def make_batch(*, record_bytes: int, batch_bytes: int, codec: Codec, now_ms: int
 
 
 @dataclass(slots=True)
-class Measured:
+class LoadResult:
     records: int = 0
     data_bytes: int = 0
     """Of batches, as they go over the wire."""
@@ -71,7 +71,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-class Loads:
+class LoadGenerator:
     def __init__(self, client: ClusterClient, topic: str, *, acks: int) -> None:
         self._client = client
         self._topic = topic
@@ -80,9 +80,9 @@ class Loads:
 
     def write(
         self, batch: BenchBatch, *, records_max: int, in_flight_max: int, duration_s: float
-    ) -> Measured:
+    ) -> LoadResult:
         """Batch after batch to all partitions in turn, so many unanswered at a time."""
-        measured = Measured()
+        measured = LoadResult()
         waiting: deque[tuple[BrokerConnection, float]] = deque()
         requests = [self._produce(partition, batch.data) for partition in self._partitions]
         connections = [
@@ -113,9 +113,9 @@ class Loads:
         measured.seconds = time.perf_counter() - began
         return measured
 
-    def read(self, *, records: int, duration_s: float) -> Measured:
+    def read(self, *, records: int, duration_s: float) -> LoadResult:
         """All partitions from their beginning until so many records were seen."""
-        measured = Measured()
+        measured = LoadResult()
         positions = dict.fromkeys(self._partitions, 0)
         began = time.perf_counter()
         while measured.records < records and time.perf_counter() - began < duration_s:
@@ -140,7 +140,7 @@ class Loads:
         measured.seconds = time.perf_counter() - began
         return measured
 
-    def time_single(self, batch: BenchBatch, *, count: int, duration_s: float) -> Measured:
+    def time_single(self, batch: BenchBatch, *, count: int, duration_s: float) -> LoadResult:
         """The same batch again and again, each sent when the one before is acknowledged."""
         return self.write(
             batch, records_max=count * batch.record_count, in_flight_max=1, duration_s=duration_s
@@ -174,7 +174,7 @@ class Loads:
         )
 
     def _take(
-        self, fetched: FetchResponse.PartitionData, positions: dict[int, int], measured: Measured
+        self, fetched: FetchResponse.PartitionData, positions: dict[int, int], measured: LoadResult
     ) -> None:
         check(fetched.error_code, what=f"{self._topic}-{fetched.partition_index}")
         data = memoryview(fetched.records or b"")

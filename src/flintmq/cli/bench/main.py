@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flintmq.cli.bench.loads import Loads, Measured, make_batch, percentile
+from flintmq.cli.bench.loads import LoadGenerator, LoadResult, make_batch, percentile
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.exit_codes import UsageFailure
@@ -120,7 +120,7 @@ def command(
     with open_client(bootstrap) as client:
         create_topic(client, name, partitions=partitions)
         try:
-            loads = Loads(client, name, acks=_ACKS[acks])
+            loads = LoadGenerator(client, name, acks=_ACKS[acks])
             written = loads.write(batch, records_max=records, in_flight_max=in_flight, duration_s=duration_s)
             read = loads.read(records=written.records, duration_s=duration_s)
             timed = loads.time_single(single, count=singles, duration_s=duration_s) if singles else None
@@ -159,7 +159,7 @@ def _delete(bootstrap: str, name: str) -> None:
         warn(f"topic {name} could not be deleted: {error}")
 
 
-def _figures(measured: Measured) -> dict[str, Any]:
+def _figures(measured: LoadResult) -> dict[str, Any]:
     p50, p99 = percentile(measured.latencies_ms, 0.5), percentile(measured.latencies_ms, 0.99)
     return {
         "records": measured.records,

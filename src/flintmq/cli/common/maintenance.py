@@ -12,7 +12,7 @@ from flintmq.cli.common.damage import ranges_fields, ranges_text
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.output import many, print_json, print_table, size
 from flintmq.cli.common.progress import Progress
-from flintmq.client.admin.maintenance import Maintained, maintain_topic
+from flintmq.client.admin.maintenance import PartitionMaintenance, maintain_topic
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 
 EXIT_CODES: Final = {**REMOTE_CODES, Exit.FAILED: "a partition failed or is damaged"}
@@ -57,7 +57,9 @@ def carry_out(
         raise SystemExit(Exit.FAILED)
 
 
-def _tell(progress: Progress, action: MaintenanceAction, topic: str, parts: Sequence[Maintained]) -> None:
+def _tell(
+    progress: Progress, action: MaintenanceAction, topic: str, parts: Sequence[PartitionMaintenance]
+) -> None:
     """Of the partition that is worked on: how large those are that still wait is not known."""
     over = sum(one.state in (MaintenanceState.DONE, MaintenanceState.FAILED) for one in parts)
     for one in parts:
@@ -67,7 +69,7 @@ def _tell(progress: Progress, action: MaintenanceAction, topic: str, parts: Sequ
             progress.tell_bytes(words, one.bytes_done, one.bytes_total)
 
 
-def _print_cleaned(topic: str, action: MaintenanceAction, found: Sequence[Maintained]) -> None:
+def _print_cleaned(topic: str, action: MaintenanceAction, found: Sequence[PartitionMaintenance]) -> None:
     print_table(
         ("partition", "records", "size", "freed", "result"),
         [
@@ -92,7 +94,7 @@ def _print_cleaned(topic: str, action: MaintenanceAction, found: Sequence[Mainta
     )
 
 
-def _print_verified(topic: str, found: Sequence[Maintained]) -> None:
+def _print_verified(topic: str, found: Sequence[PartitionMaintenance]) -> None:
     print_table(
         ("partition", "records", "size", "damaged", "result"),
         [
@@ -114,17 +116,17 @@ def _print_verified(topic: str, found: Sequence[Maintained]) -> None:
     )
 
 
-def _print_verdict(good: str, bad: Sequence[Maintained], words: str) -> None:
+def _print_verdict(good: str, bad: Sequence[PartitionMaintenance], words: str) -> None:
     click.secho(f"{len(bad)} {words}." if bad else good, fg="red" if bad else "green")
 
 
-def _result(one: Maintained) -> str:
+def _result(one: PartitionMaintenance) -> str:
     if one.state is MaintenanceState.DONE:
         return "damaged" if one.damaged_count else "done"
     return f"failed: {one.failure or 'unknown'}"
 
 
-def _fields(one: Maintained) -> dict[str, Any]:
+def _fields(one: PartitionMaintenance) -> dict[str, Any]:
     return {
         "partition": one.partition,
         "state": one.state.name.lower(),

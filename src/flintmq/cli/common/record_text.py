@@ -14,7 +14,7 @@ class UnreadableLine(FlintError):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageText:
+class RecordLineParser:
     key: bytes | None = None
     """The key of every record that has none of its own."""
     separator: bytes | None = None

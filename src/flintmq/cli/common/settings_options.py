@@ -14,7 +14,7 @@ import click
 from flintmq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from flintmq.settings import Loaded
+    from flintmq.settings import LoadedSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def load_settings(
     assignments: Sequence[str],
     config_file: str | None,
     environ: Mapping[str, str] = os.environ,
-) -> Loaded:
+) -> LoadedSettings:
     """What a broker started with these flags would be told; ConfigurationError says what is wrong."""
     from flintmq.settings import load
 

@@ -10,7 +10,7 @@ from flintmq.cli.common.output import note, warn
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Gap
 from flintmq.client.group_consumer import GroupConsumer, Offsets
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.effects.signals import SignalHandler
 from flintmq.errors import FlintError
 from flintmq.records.record import Record
@@ -20,7 +20,7 @@ Print = Callable[[Sequence[tuple[int, Record]]], object]
 
 def read_as_member(
     client: ClusterClient,
-    topic: TopicView,
+    topic: TopicMetadata,
     group: str,
     *,
     begin: Offsets,

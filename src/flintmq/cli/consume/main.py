@@ -12,12 +12,12 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.output import warn
-from flintmq.cli.common.record_template import FIELDS, Printer, as_json, columns, compile_template
-from flintmq.cli.consume.starting_point import Start, StartingPoint, parse_start, position
+from flintmq.cli.common.record_printer import FIELDS, Printer, as_json, columns, compile_template
+from flintmq.cli.consume.starting_point import StartingPoint, StartMode, parse_start, position
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.consumer import Consumer
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.record import Record
 
@@ -162,7 +162,7 @@ def _printer(wanted: Sequence[str], template: str | None, json_asked: bool) -> P
     return columns([*wanted, "value"]) if template is None else compile_template(template)
 
 
-def _chosen(topic: TopicView, partitions: Sequence[int]) -> list[int]:
+def _chosen(topic: TopicMetadata, partitions: Sequence[int]) -> list[int]:
     for partition in partitions:
         if partition not in topic.partitions:
             raise RequestError(
@@ -185,7 +185,7 @@ def _positions(
     client: ClusterClient, topic: str, start: StartingPoint, firsts: dict[int, int], ends: dict[int, int]
 ) -> dict[int, int]:
     at_time: dict[int, int | None] = dict.fromkeys(firsts)
-    if start.kind is Start.TIME:
+    if start.kind is StartMode.TIME:
         found = offsets(client, [(topic, partition) for partition in firsts], start.number)
         at_time = {partition: offset if offset >= 0 else None for (_, partition), offset in found.items()}
     positions = {}

@@ -11,7 +11,7 @@ from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.kinds import Unit, plain_number
 
 
-class Start(Enum):
+class StartMode(Enum):
     BEGINNING = "beginning"
     END = "end"
     OFFSET = "offset"
@@ -21,7 +21,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    kind: Start
+    kind: StartMode
     number: int = 0
     """The offset, the number of records before the end, or the time in milliseconds."""
 
@@ -37,26 +37,28 @@ def parse_start(text: str, now_ms: int) -> StartingPoint:
     """A time without a zone is the local one; `@` before milliseconds since 1970 is understood too."""
     text = text.strip().lower()
     if text in ("beginning", "start", "earliest"):
-        return StartingPoint(Start.BEGINNING)
+        return StartingPoint(StartMode.BEGINNING)
     if text in ("end", "latest"):
-        return StartingPoint(Start.END)
+        return StartingPoint(StartMode.END)
     if _NUMBER.fullmatch(text):
         number = int(text)
         return (
-            StartingPoint(Start.OFFSET, number) if number >= 0 else StartingPoint(Start.BEFORE_END, -number)
+            StartingPoint(StartMode.OFFSET, number)
+            if number >= 0
+            else StartingPoint(StartMode.BEFORE_END, -number)
         )
     if text.startswith("@") and text[1:].isdecimal():
-        return StartingPoint(Start.TIME, int(text[1:]))
+        return StartingPoint(StartMode.TIME, int(text[1:]))
     age = _AGE.fullmatch(text)
     if age:
         age_ms = plain_number(Unit.MS, age[1])
         if age_ms.isdecimal():
-            return StartingPoint(Start.TIME, max(0, now_ms - int(age_ms)))
+            return StartingPoint(StartMode.TIME, max(0, now_ms - int(age_ms)))
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
         raise ConfigurationError(f"--from {text}: expected {EXPECTED}") from None
-    return StartingPoint(Start.TIME, max(0, round(moment.timestamp() * 1000)))
+    return StartingPoint(StartMode.TIME, max(0, round(moment.timestamp() * 1000)))
 
 
 def position(start: StartingPoint, first: int, end: int, at_time: int | None) -> int:
@@ -65,13 +67,13 @@ def position(start: StartingPoint, first: int, end: int, at_time: int | None) ->
     `at_time` is the first offset at or after the time, if there is one. An offset that is not there is
     refused: whoever names one wants that record and no other.
     """
-    if start.kind is Start.BEGINNING:
+    if start.kind is StartMode.BEGINNING:
         return first
-    if start.kind is Start.END:
+    if start.kind is StartMode.END:
         return end
-    if start.kind is Start.BEFORE_END:
+    if start.kind is StartMode.BEFORE_END:
         return max(first, end - start.number)
-    if start.kind is Start.TIME:
+    if start.kind is StartMode.TIME:
         return end if at_time is None else at_time
     if not first <= start.number <= end:
         holds = f"it holds {first} to {end - 1}" if first < end else f"it is empty, and goes on at {end}"

@@ -9,7 +9,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.output import print_json
-from flintmq.cli.group.occupants import find_group, occupied
+from flintmq.cli.group.occupants import find_group, non_empty_group
 from flintmq.client.admin.groups import delete_group
 from flintmq.errors import ErrorCode, RequestError
 
@@ -43,7 +43,7 @@ def command(groups: tuple[str, ...], if_exists: bool, yes: bool, bootstrap: str,
             except RequestError as error:
                 if error.code is ErrorCode.NON_EMPTY_GROUP:
                     found = find_group(client, group)
-                    raise occupied(group, found.members if found else (), "deleted") from error
+                    raise non_empty_group(group, found.members if found else (), "deleted") from error
                 if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or not if_exists:
                     raise
     if as_json:

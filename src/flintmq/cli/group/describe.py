@@ -78,7 +78,7 @@ def _describe(client: ClusterClient, name: str) -> dict[str, Any]:
     led = [
         (topic, partition)
         for topic, partition in places
-        if topic in topics and client.view.leader_of(topic, partition) >= 0
+        if topic in topics and client.metadata.leader_of(topic, partition) >= 0
     ]
     ends = offsets(client, led, LATEST) if led else {}
     partitions = []

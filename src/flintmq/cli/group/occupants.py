@@ -22,7 +22,7 @@ def find_group(client: ClusterClient, name: str) -> DescribedGroup | None:
         return None
 
 
-def occupied(name: str, members: Sequence[GroupMember], what: str) -> RequestError:
+def non_empty_group(name: str, members: Sequence[GroupMember], what: str) -> RequestError:
     named = ", ".join(str(member) for member in members[:_NAMED_MAX])
     more = f" and {len(members) - _NAMED_MAX:,} more" if len(members) > _NAMED_MAX else ""
     who = f": {named}{more}" if members else ""

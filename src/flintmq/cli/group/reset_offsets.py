@@ -12,8 +12,15 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.durations import parse_duration_ms
 from flintmq.cli.common.output import many, note, print_json, print_table
-from flintmq.cli.group.occupants import find_group, occupied
-from flintmq.cli.group.reset_target import Aim, Known, ResetTarget, aimed_offset, parse_moment, parse_topic
+from flintmq.cli.group.occupants import find_group, non_empty_group
+from flintmq.cli.group.reset_target import (
+    PartitionOffsets,
+    ResetScenario,
+    ResetTarget,
+    parse_moment,
+    parse_topic,
+    reset_offset,
+)
 from flintmq.client.admin.groups import committed_offsets, set_offsets
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
@@ -21,7 +28,7 @@ from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.topic_partition import TopicPartition
 
 
-class Move(NamedTuple):
+class OffsetChange(NamedTuple):
     topic: str
     partition: int
     before: int | None
@@ -79,14 +86,15 @@ def command(
     wanted = [parse_topic(text) for text in topics]
     with open_client(bootstrap) as client:
         choices = [
-            to_earliest and ResetTarget(Aim.EARLIEST),
-            to_latest and ResetTarget(Aim.LATEST),
-            to_offset is not None and ResetTarget(Aim.OFFSET, to_offset),
-            shift_by is not None and ResetTarget(Aim.SHIFT, shift_by),
-            to_datetime is not None and ResetTarget(Aim.TIME, parse_moment(to_datetime)),
+            to_earliest and ResetTarget(ResetScenario.EARLIEST),
+            to_latest and ResetTarget(ResetScenario.LATEST),
+            to_offset is not None and ResetTarget(ResetScenario.OFFSET, to_offset),
+            shift_by is not None and ResetTarget(ResetScenario.SHIFT, shift_by),
+            to_datetime is not None and ResetTarget(ResetScenario.TIME, parse_moment(to_datetime)),
             by_duration is not None
             and ResetTarget(
-                Aim.TIME, max(0, client.clock.now_ms() - parse_duration_ms("--by-duration", by_duration))
+                ResetScenario.TIME,
+                max(0, client.clock.now_ms() - parse_duration_ms("--by-duration", by_duration)),
             ),
         ]
         chosen = [target for target in choices if target]
@@ -97,7 +105,7 @@ def command(
             )
         found = find_group(client, group)
         if found is not None and found.members:
-            raise occupied(group, found.members, "reset")
+            raise non_empty_group(group, found.members, "reset")
         moves = _plan(client, group, _places(client, wanted), chosen[0])
         if not as_json:
             _show(moves)
@@ -131,21 +139,23 @@ def _places(client: ClusterClient, wanted: Sequence[tuple[str, list[int] | None]
 
 def _plan(
     client: ClusterClient, group: str, places: Sequence[TopicPartition], target: ResetTarget
-) -> list[Move]:
+) -> list[OffsetChange]:
     committed = committed_offsets(client, group, places)
     firsts, ends = offsets(client, places, EARLIEST), offsets(client, places, LATEST)
-    at_time = offsets(client, places, target.number) if target.aim is Aim.TIME else {}
+    at_time = offsets(client, places, target.number) if target.scenario is ResetScenario.TIME else {}
     moves = []
     for place in places:
         topic, partition = place
         before = committed[place].offset if place in committed else None
         at = at_time.get(place, -1)
-        known = Known(before, firsts[place], ends[place], at if at >= 0 else None)
-        moves.append(Move(topic, partition, before, aimed_offset(target, known, f"{topic}-{partition}")))
+        known = PartitionOffsets(before, firsts[place], ends[place], at if at >= 0 else None)
+        moves.append(
+            OffsetChange(topic, partition, before, reset_offset(target, known, f"{topic}-{partition}"))
+        )
     return moves
 
 
-def _show(moves: Sequence[Move]) -> None:
+def _show(moves: Sequence[OffsetChange]) -> None:
     print_table(
         ("topic", "partition", "before", "after", "change"),
         [
@@ -162,7 +172,7 @@ def _show(moves: Sequence[Move]) -> None:
     )
 
 
-def _carry_out(client: ClusterClient, group: str, moves: Sequence[Move]) -> None:
+def _carry_out(client: ClusterClient, group: str, moves: Sequence[OffsetChange]) -> None:
     try:
         set_offsets(client, group, {(move.topic, move.partition): move.after for move in moves})
     except RequestError as error:
@@ -170,4 +180,4 @@ def _carry_out(client: ClusterClient, group: str, moves: Sequence[Move]) -> None
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
             raise
         found = find_group(client, group)
-        raise occupied(group, found.members if found else (), "reset") from error
+        raise non_empty_group(group, found.members if found else (), "reset") from error

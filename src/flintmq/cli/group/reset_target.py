@@ -10,7 +10,7 @@ from typing import NamedTuple
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 
 
-class Aim(Enum):
+class ResetScenario(Enum):
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
     OFFSET = "--to-offset"
@@ -20,12 +20,12 @@ class Aim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    aim: Aim
+    scenario: ResetScenario
     number: int = 0
     """The offset, the distance, or the time in milliseconds."""
 
 
-class Known(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """What is known of one partition."""
 
     committed: int | None
@@ -56,15 +56,15 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
     return name, sorted({int(number) for number in numbers})
 
 
-def aimed_offset(target: ResetTarget, known: Known, place: str) -> int:
+def reset_offset(target: ResetTarget, known: PartitionOffsets, place: str) -> int:
     """What lies outside of the log is moved to its nearest end: a consumer could not read from there."""
-    if target.aim is Aim.EARLIEST:
+    if target.scenario is ResetScenario.EARLIEST:
         wanted = known.first
-    elif target.aim is Aim.LATEST:
+    elif target.scenario is ResetScenario.LATEST:
         wanted = known.end
-    elif target.aim is Aim.OFFSET:
+    elif target.scenario is ResetScenario.OFFSET:
         wanted = target.number
-    elif target.aim is Aim.TIME:
+    elif target.scenario is ResetScenario.TIME:
         wanted = known.end if known.at_time is None else known.at_time
     else:
         if known.committed is None:

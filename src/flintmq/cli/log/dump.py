@@ -10,7 +10,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure, Exit
 from flintmq.cli.common.output import many, size, time_of
-from flintmq.cli.common.record_template import headers_text, json_bytes, json_headers
+from flintmq.cli.common.record_printer import headers_text, json_bytes, json_headers
 from flintmq.cli.log.files import DumpedBatch, FileKind, FileReport, codec_name, files_in, inspect, kind_of
 from flintmq.errors import RequestError
 from flintmq.records.record import Record

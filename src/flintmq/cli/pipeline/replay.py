@@ -18,7 +18,7 @@ from flintmq.cli.pipeline.options import (
     session_to_stop,
     showing_problems,
 )
-from flintmq.cli.pipeline.screen import Screen
+from flintmq.cli.pipeline.progress_view import ProgressView
 from flintmq.errors import ConfigurationError
 
 
@@ -79,7 +79,7 @@ def command(
         from flintmq.pipeline.runtime.runner import RunOptions
 
         stack.enter_context(showing_problems())
-        screen = stack.enter_context(Screen(f"{pipeline.name}, again"))
+        screen = stack.enter_context(ProgressView(f"{pipeline.name}, again"))
         options = RunOptions(on_progress=screen.show)
         if start is None:
             outcome = replay_dead_letters(

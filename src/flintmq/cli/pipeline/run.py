@@ -20,7 +20,7 @@ from flintmq.cli.pipeline.options import (
     session_to_stop,
     showing_problems,
 )
-from flintmq.cli.pipeline.screen import Screen
+from flintmq.cli.pipeline.progress_view import ProgressView
 
 if TYPE_CHECKING:
     from flintmq.pipeline import Change
@@ -94,7 +94,7 @@ def command(
         from flintmq.pipeline.runtime.runner import RunOptions, run
 
         stack.enter_context(showing_problems())
-        screen = stack.enter_context(Screen(pipeline.name))
+        screen = stack.enter_context(ProgressView(pipeline.name))
         if metrics_port is not None:
             server = stack.enter_context(
                 MetricsServer(

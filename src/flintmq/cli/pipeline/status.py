@@ -14,7 +14,7 @@ from flintmq.cli.common.durations import duration_text
 from flintmq.cli.common.exit_codes import Exit
 from flintmq.cli.common.output import print_json, print_table
 from flintmq.cli.pipeline.problems import show_problems
-from flintmq.cli.pipeline.screen import COLUMNS, NUMBERS, sink_row
+from flintmq.cli.pipeline.progress_view import COLUMNS, NUMBERS, sink_row
 
 
 @click.command(

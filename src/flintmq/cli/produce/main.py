@@ -14,7 +14,7 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.exit_codes import CommandFailure
 from flintmq.cli.common.output import many, note, print_json
-from flintmq.cli.common.record_text import MessageText, parse_headers, unescape
+from flintmq.cli.common.record_text import RecordLineParser, parse_headers, unescape
 from flintmq.cli.produce.input_lines import read_lines
 from flintmq.client.producer import ALL, LEADER, NONE, Delivery, Producer
 from flintmq.errors import FlintError
@@ -84,7 +84,7 @@ def command(
         raise click.UsageError("messages are given both as arguments and by --file.")
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty.")
-    text = MessageText(
+    text = RecordLineParser(
         key=None if key is None else key.encode(),
         separator=None if key_separator is None else unescape(key_separator).encode(),
         null=None if null is None else null.encode(),

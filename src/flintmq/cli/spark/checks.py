@@ -40,7 +40,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     subject: str
     state: CheckState
     said: str
@@ -64,7 +64,7 @@ PACKAGES: Final = (
 )
 
 
-def check_all(environment: Mapping[str, str], *, bootstrap: str | None) -> list[Finding]:
+def check_all(environment: Mapping[str, str], *, bootstrap: str | None) -> list[CheckResult]:
     found = [check_java(environment), check_python(environment)]
     found += [check_package(wanted) for wanted in PACKAGES]
     if home := environment.get("SPARK_HOME"):
@@ -75,44 +75,44 @@ def check_all(environment: Mapping[str, str], *, bootstrap: str | None) -> list[
     return found
 
 
-def check_java(environment: Mapping[str, str]) -> Finding:
+def check_java(environment: Mapping[str, str]) -> CheckResult:
     try:
         java = find_java(environment)
     except NoJava as error:
-        return Finding("java", CheckState.BAD, "none that will do", str(error))
+        return CheckResult("java", CheckState.BAD, "none that will do", str(error))
     told = f"{java.version} by {java.origin}, {java.home}"
     given = environment.get("JAVA_HOME")
     if given and java.origin != "JAVA_HOME":
-        return Finding(
+        return CheckResult(
             "java",
             CheckState.ADVICE,
             told,
             f"JAVA_HOME={given} will not do and is passed over here; Spark by itself would take it.",
         )
-    return Finding("java", CheckState.OK, told)
+    return CheckResult("java", CheckState.OK, told)
 
 
-def check_python(environment: Mapping[str, str]) -> Finding:
+def check_python(environment: Mapping[str, str]) -> CheckResult:
     """Workers must run the driver's minor version, and find FlintMQ."""
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     workers = environment.get("PYSPARK_PYTHON")
     # Links are not followed: every virtual environment's Python is a link to the same file.
     if not workers or os.path.abspath(shutil.which(workers) or workers) == sys.executable:
-        return Finding("python", CheckState.OK, f"{sys.version.split()[0]}, {sys.executable}")
+        return CheckResult("python", CheckState.OK, f"{sys.version.split()[0]}, {sys.executable}")
     question = "import sys, pyarrow, flintmq.spark; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run(
             [workers, "-c", question], capture_output=True, text=True, timeout=_ASK_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(
+        return CheckResult(
             "python",
             CheckState.BAD,
             f"PYSPARK_PYTHON={workers}: {error}",
             "Unset PYSPARK_PYTHON, or correct it.",
         )
     if done.returncode != 0:
-        return Finding(
+        return CheckResult(
             "python",
             CheckState.BAD,
             f"PYSPARK_PYTHON={workers} lacks FlintMQ or what it needs",
@@ -120,37 +120,39 @@ def check_python(environment: Mapping[str, str]) -> Finding:
         )
     theirs = done.stdout.strip()
     if theirs != own:
-        return Finding(
+        return CheckResult(
             "python",
             CheckState.BAD,
             f"PYSPARK_PYTHON={workers} is Python {theirs}, this is {own}",
             f"Driver and workers must run one version: use Python {own} for both.",
         )
-    return Finding("python", CheckState.OK, f"{own}, workers run {workers}")
+    return CheckResult("python", CheckState.OK, f"{own}, workers run {workers}")
 
 
-def check_package(wanted: Requirement) -> Finding:
+def check_package(wanted: Requirement) -> CheckResult:
     range_text = f"{_dotted(wanted.first)} or newer"
     if wanted.before[0] < 1000:
         range_text += f", before {_dotted(wanted.before)}"
     try:
         version = importlib.metadata.version(wanted.package)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(wanted.package, CheckState.BAD, "not installed", f"Run: {INSTALL}")
+        return CheckResult(wanted.package, CheckState.BAD, "not installed", f"Run: {INSTALL}")
     if wanted.first <= _numbers(version) < wanted.before:
-        return Finding(wanted.package, CheckState.OK, version)
-    return Finding(wanted.package, CheckState.BAD, f"{version}; wanted is {range_text}", f"Run: {INSTALL}")
+        return CheckResult(wanted.package, CheckState.OK, version)
+    return CheckResult(
+        wanted.package, CheckState.BAD, f"{version}; wanted is {range_text}", f"Run: {INSTALL}"
+    )
 
 
-def check_home(given: str) -> Finding:
+def check_home(given: str) -> CheckResult:
     """SPARK_HOME: what programs get as their Spark that are not started from here."""
     try:
         own = spark_home()
     except UsageFailure as error:
-        return Finding("spark", CheckState.BAD, f"SPARK_HOME={given}, and no PySpark", str(error))
+        return CheckResult("spark", CheckState.BAD, f"SPARK_HOME={given}, and no PySpark", str(error))
     if os.path.realpath(given) == os.path.realpath(own):
-        return Finding("spark", CheckState.OK, own)
-    return Finding(
+        return CheckResult("spark", CheckState.OK, own)
+    return CheckResult(
         "spark",
         CheckState.ADVICE,
         f"SPARK_HOME={given}, which is not this Python's PySpark",
@@ -158,49 +160,49 @@ def check_home(given: str) -> Finding:
     )
 
 
-def check_memory(limit: int) -> Finding:
+def check_memory(limit: int) -> CheckResult:
     if limit < MEMORY_BYTES_MIN:
-        return Finding(
+        return CheckResult(
             "memory",
             CheckState.ADVICE,
             size(limit),
             f"Give the machine or container {size(MEMORY_BYTES_MIN)} or more; less may end a worker in mid-query.",
         )
-    return Finding("memory", CheckState.OK, f"{size(limit)}; Spark's heap here is {heap_gib(limit)} GiB")
+    return CheckResult("memory", CheckState.OK, f"{size(limit)}; Spark's heap here is {heap_gib(limit)} GiB")
 
 
-def check_disk(environment: Mapping[str, str]) -> Finding:
+def check_disk(environment: Mapping[str, str]) -> CheckResult:
     """Where Spark puts what does not fit into memory."""
     folder = (environment.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).partition(",")[0]
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        return Finding(
+        return CheckResult(
             "disk", CheckState.BAD, f"{folder}: {error.strerror}", "Make the folder, or set SPARK_LOCAL_DIRS."
         )
     if free < DISK_BYTES_MIN:
-        return Finding(
+        return CheckResult(
             "disk",
             CheckState.ADVICE,
             f"{size(free)} free in {folder}",
             f"Free {size(DISK_BYTES_MIN)}, or set SPARK_LOCAL_DIRS to a folder on another disk.",
         )
-    return Finding("disk", CheckState.OK, f"{size(free)} free in {folder}")
+    return CheckResult("disk", CheckState.OK, f"{size(free)} free in {folder}")
 
 
-def check_broker(bootstrap: str) -> Finding:
+def check_broker(bootstrap: str) -> CheckResult:
     try:
         with open_client(bootstrap) as client:
             client.refresh([])
-            count = len(client.view.brokers)
+            count = len(client.metadata.brokers)
     except FlintError as error:
-        return Finding(
+        return CheckResult(
             "broker",
             CheckState.BAD,
             str(error),
             "Start one with `flintmq serve`, or say where it is with --bootstrap-server.",
         )
-    return Finding("broker", CheckState.OK, f"{bootstrap} answers: {many(count, 'broker')}")
+    return CheckResult("broker", CheckState.OK, f"{bootstrap} answers: {many(count, 'broker')}")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import BOOTSTRAP_VARIABLE, json_option
 from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit
 from flintmq.cli.common.output import print_json
-from flintmq.cli.spark.checks import CheckState, Finding, check_all
+from flintmq.cli.spark.checks import CheckResult, CheckState, check_all
 
 _COLOURS: Final = {CheckState.OK: "green", CheckState.ADVICE: "yellow", CheckState.BAD: "red"}
 _START_TIMEOUT_S: Final = 180
@@ -73,11 +73,11 @@ def command(bootstrap: str | None, starts: bool, as_json: bool) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _fails(found: list[Finding]) -> bool:
+def _fails(found: list[CheckResult]) -> bool:
     return any(one.state is CheckState.BAD for one in found)
 
 
-def _show(found: list[Finding]) -> None:
+def _show(found: list[CheckResult]) -> None:
     width = max(len(one.subject) for one in found)
     for one in found:
         state = click.style(f"{one.state:<6}", fg=_COLOURS[one.state], bold=True)
@@ -86,14 +86,14 @@ def _show(found: list[Finding]) -> None:
             click.echo(f"{'':6} {'':{width}}  → {one.advice}")
 
 
-def _start() -> Finding:
+def _start() -> CheckResult:
     """In a process of its own: what a JVM or a worker does there cannot end this one."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=_START_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return Finding(
+        return CheckResult(
             "start",
             CheckState.BAD,
             f"Spark did not answer in {_START_TIMEOUT_S} s",
@@ -101,5 +101,5 @@ def _start() -> Finding:
         )
     if done.returncode != 0:
         end = "\n".join(done.stderr.strip().splitlines()[-_SAID_LINES_MAX:])
-        return Finding("start", CheckState.BAD, "Spark does not run", f"It said:\n{end}")
-    return Finding("start", CheckState.OK, f"{done.stdout.strip()} ran a query through a Python worker")
+        return CheckResult("start", CheckState.BAD, "Spark does not run", f"It said:\n{end}")
+    return CheckResult("start", CheckState.OK, f"{done.stdout.strip()} ran a query through a Python worker")

@@ -21,7 +21,7 @@ _FLAGS: Final = frozenset(
 )
 
 
-class Launch(NamedTuple):
+class SparkLaunch(NamedTuple):
     program: str
     arguments: list[str]
     environment: dict[str, str]
@@ -31,7 +31,7 @@ class Launch(NamedTuple):
         os.execve(self.program, [self.program, *self.arguments], self.environment)
 
 
-def plan_launch(program: str, arguments: Sequence[str], present: Mapping[str, str]) -> Launch:
+def plan_launch(program: str, arguments: Sequence[str], present: Mapping[str, str]) -> SparkLaunch:
     """`program` is a name in pyspark's own `bin`."""
     from flintmq.spark.session import DEFAULT_MASTER, defaults, environment
 
@@ -48,7 +48,7 @@ def plan_launch(program: str, arguments: Sequence[str], present: Mapping[str, st
         for name, value in defaults(master).items():
             own += ("--conf", f"{name}={value}")
         added = environment(present, master=master)
-    return Launch(
+    return SparkLaunch(
         os.path.join(home, "bin", program),
         [*own, *options, *application],
         # The scripts and the Python package must be of one Spark, whatever else is installed here.

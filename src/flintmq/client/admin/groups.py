@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from flintmq.client.assignors import PROTOCOL_TYPE, Assignment, decode_assignment, decode_subscription
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
+from flintmq.client.coordinators import CoordinatorType, call_coordinator
 from flintmq.client.errors import check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.codegen.structures import Message
@@ -85,14 +85,14 @@ def list_groups(client: ClusterClient) -> list[ListedGroup]:
 
     def ask() -> list[ListedGroup]:
         client.freshen()
-        requests = dict.fromkeys(client.view.brokers, ListGroupsRequest())
-        answers = client.exchange(requests, ListGroupsResponse, timeout_s=client.request_timeout_s)
+        requests = dict.fromkeys(client.metadata.brokers, ListGroupsRequest())
+        responses = client.exchange(requests, ListGroupsResponse, timeout_s=client.request_timeout_s)
         found: dict[str, ListedGroup] = {}
-        for answer in answers.values():
-            if isinstance(answer, FlintError):
-                raise answer
-            check(answer.error_code)
-            for one in answer.groups:
+        for response in responses.values():
+            if isinstance(response, FlintError):
+                raise response
+            check(response.error_code)
+            for one in response.groups:
                 found[one.group_id] = ListedGroup(one.group_id, one.group_state, one.protocol_type)
         return [found[name] for name in sorted(found)]
 
@@ -230,7 +230,7 @@ def _call(
     client: ClusterClient,
     group_id: str,
     request: Message,
-    answer: type[M],
+    response_type: type[M],
     judge: Callable[[M], object],
     *,
     highest: int | None = None,
@@ -238,10 +238,10 @@ def _call(
 ) -> tuple[int, M]:
     return call_coordinator(
         client,
-        Coordinated.GROUP,
+        CoordinatorType.GROUP,
         group_id,
         request,
-        answer,
+        response_type,
         judge,
         highest=highest,
         repeatable=repeatable,

@@ -34,7 +34,7 @@ OffsetRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maintained:
+class PartitionMaintenance:
     """How far a task is with one partition, or how it ended."""
 
     partition: int
@@ -64,7 +64,7 @@ class PartitionHealth:
     damaged_count: int
 
 
-Watcher = Callable[[Sequence[Maintained]], object]
+Watcher = Callable[[Sequence[PartitionMaintenance]], object]
 
 
 def maintain_topic(
@@ -74,15 +74,15 @@ def maintain_topic(
     *,
     partitions: Sequence[int] | None = None,
     watcher: Watcher = lambda _: None,
-) -> list[Maintained]:
+) -> list[PartitionMaintenance]:
     """Start it and wait for its end; the watcher is told now and then how far it is. By partition, in order."""
     tasks = _start(client, name, action, partitions)
-    found: dict[int, Maintained] = {}
+    found: dict[int, PartitionMaintenance] = {}
     running = dict(tasks)
     while running:
-        for node, answer in _ask(client, running).items():
-            found |= {one.partition_index: _maintained(one) for one in answer.partitions}
-            if answer.is_over:
+        for node, response in _ask(client, running).items():
+            found |= {one.partition_index: _maintained(one) for one in response.partitions}
+            if response.is_over:
                 del running[node]
         watcher(_in_order(found))
     return _in_order(found)
@@ -94,12 +94,12 @@ def topic_health(client: ClusterClient, name: str) -> dict[int, PartitionHealth]
     def ask() -> dict[int, PartitionHealth]:
         client.freshen()
         nodes = {
-            one.leader for one in client.view.topics[name].partitions.values()
-        } & client.view.brokers.keys()
+            one.leader for one in client.metadata.topics[name].partitions.values()
+        } & client.metadata.brokers.keys()
         requests = {node: DescribeTopicHealthRequest(name=name) for node in sorted(nodes)}
-        answers = exchange_own(client, requests, DescribeTopicHealthResponse)
-        for answer in answers.values():
-            check(answer.error_code, answer.error_message)
+        responses = exchange_own(client, requests, DescribeTopicHealthResponse)
+        for response in responses.values():
+            check(response.error_code, response.error_message)
         return {
             one.partition_index: PartitionHealth(
                 partition=one.partition_index,
@@ -108,8 +108,8 @@ def topic_health(client: ClusterClient, name: str) -> dict[int, PartitionHealth]
                 damaged=tuple((bad.first_offset, bad.end_offset) for bad in one.damaged),
                 damaged_count=one.damaged_count,
             )
-            for answer in answers.values()
-            for one in answer.partitions
+            for response in responses.values()
+            for one in response.partitions
         }
 
     # Not again and again at a broker that does not know the question.
@@ -132,10 +132,10 @@ def _start(
             node: MaintainTopicRequest(name=name, action=action, partition_indexes=indexes)
             for node, indexes in by_leader.items()
         }
-        answers = exchange_own(client, requests, MaintainTopicResponse)
-        for answer in answers.values():
-            check(answer.error_code, answer.error_message)
-        return {node: answer.task_id for node, answer in answers.items()}
+        responses = exchange_own(client, requests, MaintainTopicResponse)
+        for response in responses.values():
+            check(response.error_code, response.error_message)
+        return {node: response.task_id for node, response in responses.items()}
 
     return client.attempt(ask, repeatable=False)
 
@@ -145,32 +145,34 @@ def _ask(client: ClusterClient, tasks: Mapping[int, int]) -> dict[int, DescribeT
         requests = {
             node: DescribeTopicTaskRequest(task_id=task, max_wait_ms=_WAIT_MS) for node, task in tasks.items()
         }
-        answers = client.exchange(requests, DescribeTopicTaskResponse, timeout_s=client.request_timeout_s)
+        responses = client.exchange(requests, DescribeTopicTaskResponse, timeout_s=client.request_timeout_s)
         told: dict[int, DescribeTopicTaskResponse] = {}
-        for node, answer in answers.items():
-            if isinstance(answer, FlintError):
-                raise answer
-            check(answer.error_code, answer.error_message)
-            told[node] = answer
+        for node, response in responses.items():
+            if isinstance(response, FlintError):
+                raise response
+            check(response.error_code, response.error_message)
+            told[node] = response
         return told
 
     return client.attempt(ask)
 
 
-def exchange_own(client: ClusterClient, requests: Mapping[int, Message], answer: type[M]) -> dict[int, M]:
+def exchange_own(
+    client: ClusterClient, requests: Mapping[int, Message], response_type: type[M]
+) -> dict[int, M]:
     """For the first request of its kind: a broker that closes the connection at it does not know it."""
-    answers: dict[int, M] = {}
-    for node, one in client.exchange(requests, answer, timeout_s=client.request_timeout_s).items():
+    responses: dict[int, M] = {}
+    for node, one in client.exchange(requests, response_type, timeout_s=client.request_timeout_s).items():
         if isinstance(one, ConnectionLost) and one.by_broker:
             raise NotFlintMQ(one.address) from one
         if isinstance(one, FlintError):
             raise one
-        answers[node] = one
-    return answers
+        responses[node] = one
+    return responses
 
 
-def _maintained(one: DescribeTopicTaskResponse.TaskPartition) -> Maintained:
-    return Maintained(
+def _maintained(one: DescribeTopicTaskResponse.TaskPartition) -> PartitionMaintenance:
+    return PartitionMaintenance(
         partition=one.partition_index,
         state=MaintenanceState(one.state),
         phase=one.phase,
@@ -186,5 +188,5 @@ def _maintained(one: DescribeTopicTaskResponse.TaskPartition) -> Maintained:
     )
 
 
-def _in_order(found: Mapping[int, Maintained]) -> list[Maintained]:
+def _in_order(found: Mapping[int, PartitionMaintenance]) -> list[PartitionMaintenance]:
     return [found[index] for index in sorted(found)]

@@ -69,11 +69,11 @@ def describe_segments(
             )
             for node, topics in by_leader.items()
         }
-        answers = exchange_own(client, requests, DescribeSegmentsResponse)
+        responses = exchange_own(client, requests, DescribeSegmentsResponse)
         return {
             (topic.name, one.partition_index): _files(topic.topic_id, one)
-            for answer in answers.values()
-            for topic in answer.topics
+            for response in responses.values()
+            for topic in response.topics
             for one in topic.partitions
             if one.error_code == ErrorCode.NONE and one.segments
         }

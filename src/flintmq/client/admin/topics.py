@@ -183,16 +183,16 @@ def offsets(
             node: _list_offsets(topics, timestamp, read_committed=read_committed)
             for node, topics in by_leader.items()
         }
-        answers = client.exchange(requests, ListOffsetsResponse, timeout_s=client.request_timeout_s)
+        responses = client.exchange(requests, ListOffsetsResponse, timeout_s=client.request_timeout_s)
         failure: FlintError | None = None
-        for answer in answers.values():
-            if isinstance(answer, FlintError):
-                failure = answer
+        for response in responses.values():
+            if isinstance(response, FlintError):
+                failure = response
                 continue
-            for topic_answer in answer.topics:
-                for one in topic_answer.partitions:
-                    check(one.error_code, what=f"{topic_answer.name}-{one.partition_index}")
-                    found[topic_answer.name, one.partition_index] = one.offset
+            for topic_response in response.topics:
+                for one in topic_response.partitions:
+                    check(one.error_code, what=f"{topic_response.name}-{one.partition_index}")
+                    found[topic_response.name, one.partition_index] = one.offset
         if failure is not None:
             raise failure
         missing = [
@@ -226,7 +226,7 @@ def _list_offsets(
 
 def sizes(client: ClusterClient, topics: Iterable[str]) -> dict[TopicPartition, int]:
     """Bytes on disk of each partition at its leader. The topics must be known to the client."""
-    wanted = {name: sorted(client.view.topics[name].partitions) for name in topics}
+    wanted = {name: sorted(client.metadata.topics[name].partitions) for name in topics}
     if not wanted:
         return {}
     request = DescribeLogDirsRequest(
@@ -239,16 +239,16 @@ def sizes(client: ClusterClient, topics: Iterable[str]) -> dict[TopicPartition, 
     def ask() -> dict[TopicPartition, int]:
         client.freshen()
         found: dict[TopicPartition, int] = {}
-        requests = dict.fromkeys(client.view.brokers, request)
-        answers = client.exchange(requests, DescribeLogDirsResponse, timeout_s=client.request_timeout_s)
-        for node, answer in answers.items():
-            if isinstance(answer, FlintError):
-                raise answer
-            check(answer.error_code)
-            for folder in answer.results:
+        requests = dict.fromkeys(client.metadata.brokers, request)
+        responses = client.exchange(requests, DescribeLogDirsResponse, timeout_s=client.request_timeout_s)
+        for node, response in responses.items():
+            if isinstance(response, FlintError):
+                raise response
+            check(response.error_code)
+            for folder in response.results:
                 for topic in folder.topics:
                     for one in topic.partitions:
-                        if client.view.leader_of(topic.name, one.partition_index) == node:
+                        if client.metadata.leader_of(topic.name, one.partition_index) == node:
                             found[topic.name, one.partition_index] = one.partition_size
         return found
 

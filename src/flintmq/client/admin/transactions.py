@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.coordinators import Coordinated, call_coordinator
+from flintmq.client.coordinators import CoordinatorType, call_coordinator
 from flintmq.client.errors import ConnectionLost, NotFlintMQ, check
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import (
@@ -101,14 +101,14 @@ def list_transactions(
 
     def ask() -> list[ListedTransaction]:
         client.freshen()
-        requests = dict.fromkeys(client.view.brokers, request)
-        answers = client.exchange(requests, ListTransactionsResponse, timeout_s=client.request_timeout_s)
+        requests = dict.fromkeys(client.metadata.brokers, request)
+        responses = client.exchange(requests, ListTransactionsResponse, timeout_s=client.request_timeout_s)
         found: dict[str, ListedTransaction] = {}
-        for node, answer in answers.items():
-            if isinstance(answer, FlintError):
-                raise answer
-            check(answer.error_code, what=f"pattern {pattern}" if pattern else "")
-            for one in answer.transaction_states:
+        for node, response in responses.items():
+            if isinstance(response, FlintError):
+                raise response
+            check(response.error_code, what=f"pattern {pattern}" if pattern else "")
+            for one in response.transaction_states:
                 found[one.transactional_id] = ListedTransaction(
                     one.transactional_id, one.transaction_state, one.producer_id, node
                 )
@@ -124,11 +124,11 @@ def describe_transaction(client: ClusterClient, transactional_id: str) -> Descri
         code = response.transaction_states[0].error_code
         if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise no_such_id(transactional_id)
-        check(code, what=Coordinated.TRANSACTIONAL_ID.named(transactional_id))
+        check(code, what=CoordinatorType.TRANSACTIONAL_ID.named(transactional_id))
 
     node, response = call_coordinator(
         client,
-        Coordinated.TRANSACTIONAL_ID,
+        CoordinatorType.TRANSACTIONAL_ID,
         transactional_id,
         DescribeTransactionsRequest(transactional_ids=[transactional_id]),
         DescribeTransactionsResponse,
@@ -159,7 +159,7 @@ def abort_transaction(client: ClusterClient, transactional_id: str) -> None:
     try:
         call_coordinator(
             client,
-            Coordinated.TRANSACTIONAL_ID,
+            CoordinatorType.TRANSACTIONAL_ID,
             transactional_id,
             request,
             AbortTransactionResponse,
@@ -211,20 +211,20 @@ def _describe(
         )
         for node, topics in by_leader.items()
     }
-    answers = client.exchange(requests, DescribeProducersResponse, timeout_s=client.request_timeout_s)
+    responses = client.exchange(requests, DescribeProducersResponse, timeout_s=client.request_timeout_s)
     told: dict[TopicPartition, list[OpenTransaction]] = {}
-    for answer in answers.values():
-        if isinstance(answer, FlintError):
-            raise answer
-        told |= _told(answer)
+    for response in responses.values():
+        if isinstance(response, FlintError):
+            raise response
+        told |= _told(response)
     return told, [place for place in places if place not in told]
 
 
-def _told(answer: DescribeProducersResponse) -> dict[TopicPartition, list[OpenTransaction]]:
+def _told(response: DescribeProducersResponse) -> dict[TopicPartition, list[OpenTransaction]]:
     """Without those of which one answer cannot tell besides the others: they are asked for again."""
     told: dict[TopicPartition, list[OpenTransaction]] = {}
     refused: RequestError | None = None
-    for topic in answer.topics:
+    for topic in response.topics:
         for one in topic.partitions:
             try:
                 check(one.error_code, one.error_message, what=f"{topic.name}-{one.partition_index}")

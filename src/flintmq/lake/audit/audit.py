@@ -20,7 +20,7 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
 from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, Checked, TableAudit
 from flintmq.lake.audit.task import AuditTask, audit_stretch
@@ -132,7 +132,7 @@ class _Audit:
         )
         return audited, table
 
-    def _view(self, table: Table, progress: TopicProgress | None) -> TopicView:
+    def _view(self, table: Table, progress: TopicProgress | None) -> TopicMetadata:
         view = self._client.topic(self._topic)
         if progress is not None and progress.topic_id != view.id.hex():
             raise TableError(
@@ -145,7 +145,7 @@ class _Audit:
         self,
         table: Table,
         state: TableState,
-        view: TopicView,
+        view: TopicMetadata,
         by_partition: Mapping[int, Sequence[DataFile]],
         problems: list[AuditProblem],
         on_progress: OnProgress,
@@ -189,7 +189,7 @@ class _Audit:
         )
 
     def _planned(
-        self, view: TopicView, by_partition: Mapping[int, Sequence[DataFile]], ends: Mapping[int, int]
+        self, view: TopicMetadata, by_partition: Mapping[int, Sequence[DataFile]], ends: Mapping[int, int]
     ) -> tuple[list[AuditRange], list[AuditProblem]]:
         earliest = offsets(self._client, [(self._topic, index) for index in sorted(by_partition)], EARLIEST)
         stretches: list[AuditRange] = []
@@ -202,7 +202,7 @@ class _Audit:
             problems += found
         return stretches, problems
 
-    def _replanned(self, view: TopicView, outdated: Sequence[AuditRange]) -> list[AuditRange]:
+    def _replanned(self, view: TopicMetadata, outdated: Sequence[AuditRange]) -> list[AuditRange]:
         """The same stretches, cut where the broker begins now."""
         if not outdated:
             return []
@@ -227,7 +227,7 @@ class _Audit:
             for one in ranges
         ]
 
-    def _place(self, view: TopicView, partition: int) -> AuditLocation:
+    def _place(self, view: TopicMetadata, partition: int) -> AuditLocation:
         return AuditLocation(topic=self._topic, topic_id=view.id, partition=partition)
 
     def _shaper(self, state: TableState) -> Shaper:
@@ -251,7 +251,7 @@ class _Audit:
         policy = next((one.value for one in settings if one.name == "cleanup.policy"), None)
         return "compact" in (policy or "")
 
-    def _not_yet(self, view: TopicView, progress: TopicProgress | None) -> int:
+    def _not_yet(self, view: TopicMetadata, progress: TopicProgress | None) -> int:
         places = [(self._topic, index) for index in sorted(view.partitions)]
         starts = offsets(self._client, places, EARLIEST)
         ends = offsets(self._client, places, LATEST, read_committed=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
 from flintmq.lake.fan_out import map_in_workers
@@ -118,7 +118,7 @@ def replay(
     return found
 
 
-def _target(client: ClusterClient, name: str, state: TableState, source: str, table: Table) -> TopicView:
+def _target(client: ClusterClient, name: str, state: TableState, source: str, table: Table) -> TopicMetadata:
     progress = state.progress.get(source)
     count = 1 + max(progress.next_offsets, default=0) if progress is not None else 1
     try:

@@ -25,7 +25,7 @@ from flintmq.arrow.codec.encode import Rows, encode
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.write.side_topic import GroupOffsets, commit_group_offsets
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.client.batch_producer import BatchProducer, Records
+from flintmq.client.batch_producer import BatchProducer, UncompressedBatch
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.lake.audit.comparison import Offsets
@@ -153,7 +153,9 @@ class _Replay:
             here = np.zeros(len(rows), np.int64)
             for one in encode(rows, here, batch_bytes=self._task.batch_bytes):
                 assert one.first_timestamp_ms is not None
-                records = Records(one.records, one.record_count, one.first_timestamp_ms, one.max_timestamp_ms)
+                records = UncompressedBatch(
+                    one.records, one.record_count, one.first_timestamp_ms, one.max_timestamp_ms
+                )
                 producer.send({place: records})
             count += batch.num_rows
         producer.flush()

@@ -24,7 +24,7 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.segments import PartitionFiles
 from flintmq.client.admin.topics import sizes
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.tables.table import TopicProgress
 from flintmq.records.topic_partition import TopicPartition
@@ -54,7 +54,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    topic: TopicView
+    topic: TopicMetadata
     pieces: tuple[Task, ...]
     next_offsets: Mapping[int, int]
     """By partition, all of them."""
@@ -77,18 +77,18 @@ class SyncPlanner:
         self._piece_bytes = piece_bytes
         self._allow_gaps = allow_gaps
 
-    def topics(self) -> dict[str, TopicView]:
+    def topics(self) -> dict[str, TopicMetadata]:
         return self._planner.topics()
 
-    def ends(self, topics: Mapping[str, TopicView]) -> dict[TopicPartition, int]:
+    def ends(self, topics: Mapping[str, TopicMetadata]) -> dict[TopicPartition, int]:
         """The last stable offsets."""
         return self._planner.latest(self._planner.partitions(topics))
 
-    def starts(self, topics: Mapping[str, TopicView]) -> dict[TopicPartition, int]:
+    def starts(self, topics: Mapping[str, TopicMetadata]) -> dict[TopicPartition, int]:
         return self._planner.earliest(self._planner.partitions(topics))
 
     def plan(
-        self, wanted: Mapping[str, SyncRequest], topics: Mapping[str, TopicView]
+        self, wanted: Mapping[str, SyncRequest], topics: Mapping[str, TopicMetadata]
     ) -> dict[str, Plan | SyncError]:
         """By topic: a plan, or why there can be none. `topics` are as the broker has just told them."""
         partitions = [place for place in self._planner.partitions(topics) if place[0] in wanted]
@@ -125,7 +125,7 @@ class SyncPlanner:
         return plans
 
     def _start(
-        self, place: TopicPartition, table: SyncRequest, topic: TopicView, earliest: int, latest: int
+        self, place: TopicPartition, table: SyncRequest, topic: TopicMetadata, earliest: int, latest: int
     ) -> int:
         progress = table.progress
         if progress is not None and progress.topic_id != topic.id.hex():

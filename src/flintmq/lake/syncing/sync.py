@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError
 from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.syncing.metrics import Commit, SyncMetrics
@@ -108,7 +108,7 @@ class _Run:
         if all(next_offsets.get(partition, end) >= end for partition, end in self.goals[topic].items()):
             self.left.remove(topic)
 
-    def is_reached(self, topic: TopicView, progress: TopicProgress | None) -> bool:
+    def is_reached(self, topic: TopicMetadata, progress: TopicProgress | None) -> bool:
         """Whether somebody else has brought the table where this sync wanted it.
 
         It goes no further then: where two sync at once, the slower one would lose one race after the other.

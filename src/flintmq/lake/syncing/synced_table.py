@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import Commit
@@ -41,7 +41,7 @@ class SyncedTable:
         self._shapes = Shapes(topic, options, client)
         self._quarantine: Quarantine | None = None
 
-    def prepare(self, topic: TopicView) -> Prepared:
+    def prepare(self, topic: TopicMetadata) -> Prepared:
         state = self._table.state() or self._create(topic)
         self._check_partitioning(state)
         quarantine = self._quarantine_of(state)
@@ -65,7 +65,7 @@ class SyncedTable:
         )
         return Prepared(self._topic, self._table, state, target, quarantine, self._shapes)
 
-    def _create(self, topic: TopicView) -> TableState:
+    def _create(self, topic: TopicMetadata) -> TableState:
         shaper = self._shapes.first(topic)
         check_partitioning(self._options.partitioning, shaper.schema)
         try:

@@ -18,7 +18,7 @@ import msgspec
 
 from flintmq.arrow.value_decoding import ValueDecoder, infer_columns, is_inferred, value_subject
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.metadata import TopicView
+from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.options import Decoding, SyncOptions
 from flintmq.lake.syncing.row_decoder import Shaper
@@ -46,7 +46,7 @@ class Shapes:
         kept = replace(self._decoding, registry=_without_password(self._decoding.registry), schema_file=None)
         return msgspec.json.encode(kept).decode()
 
-    def first(self, topic: TopicView) -> Shaper:
+    def first(self, topic: TopicMetadata) -> Shaper:
         if self._shaper is None:
             asked = self._decoding
             if is_inferred(
@@ -93,7 +93,7 @@ class Shapes:
             return Shaper(ValueDecoder(decoder, decoding.into))
         return shaper_of(decoding)
 
-    def _inferred(self, topic: TopicView) -> str:
+    def _inferred(self, topic: TopicMetadata) -> str:
         """Return the columns of the first records, as DDL."""
         # A sample does without the records that retention deletes meanwhile.
         options = replace(self._options.source, fail_on_loss=False)

@@ -18,13 +18,13 @@ from flintmq.app.observability.telemetry import Telemetry
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import Counters, parse
-from flintmq.settings import Loaded, load
+from flintmq.settings import LoadedSettings, load
 
 Scenario = Callable[[Telemetry], Awaitable[None]]
 FREE_PORT = load(command_line=[("flint.rest.port", "0")])
 
 
-def run(scenario: Scenario, tmp_path: Path, loaded: Loaded = FREE_PORT) -> None:
+def run(scenario: Scenario, tmp_path: Path, loaded: LoadedSettings = FREE_PORT) -> None:
     async def all_of_it() -> None:
         loop = asyncio.get_running_loop()
         executor = LoopExecutor(loop, 1)

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from flintmq.cli.common.output import many, plain_table, size, time_of
-from flintmq.cli.common.record_template import as_json, columns, compile_template
-from flintmq.cli.common.record_text import MessageText, UnreadableLine, parse_headers, unescape
+from flintmq.cli.common.record_printer import as_json, columns, compile_template
+from flintmq.cli.common.record_text import RecordLineParser, UnreadableLine, parse_headers, unescape
 from flintmq.cli.common.settings_options import load_settings, parse_assignment
-from flintmq.cli.consume.starting_point import Start, StartingPoint, parse_start, position
+from flintmq.cli.consume.starting_point import StartingPoint, StartMode, parse_start, position
 from flintmq.cli.produce.input_lines import read_lines
 from flintmq.cli.topic.configs import parse_topic_settings
 from flintmq.errors import ConfigurationError, RequestError
@@ -25,15 +25,15 @@ RECORD = Record(7, 1_700_000_000_123, b"k", b"v\xff", (("h", b"1"), ("n", None))
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("beginning", StartingPoint(Start.BEGINNING)),
-        ("END", StartingPoint(Start.END)),
-        ("120", StartingPoint(Start.OFFSET, 120)),
-        ("-10", StartingPoint(Start.BEFORE_END, 10)),
-        ("-1h", StartingPoint(Start.TIME, NOW_MS - 3_600_000)),
-        ("-1.5 h", StartingPoint(Start.TIME, NOW_MS - 5_400_000)),
-        ("@17", StartingPoint(Start.TIME, 17)),
-        ("2026-01-31T12:00:00Z", StartingPoint(Start.TIME, 1_769_860_800_000)),
-        ("2026-01-31T13:00+01:00", StartingPoint(Start.TIME, 1_769_860_800_000)),
+        ("beginning", StartingPoint(StartMode.BEGINNING)),
+        ("END", StartingPoint(StartMode.END)),
+        ("120", StartingPoint(StartMode.OFFSET, 120)),
+        ("-10", StartingPoint(StartMode.BEFORE_END, 10)),
+        ("-1h", StartingPoint(StartMode.TIME, NOW_MS - 3_600_000)),
+        ("-1.5 h", StartingPoint(StartMode.TIME, NOW_MS - 5_400_000)),
+        ("@17", StartingPoint(StartMode.TIME, 17)),
+        ("2026-01-31T12:00:00Z", StartingPoint(StartMode.TIME, 1_769_860_800_000)),
+        ("2026-01-31T13:00+01:00", StartingPoint(StartMode.TIME, 1_769_860_800_000)),
     ],
 )
 def test_where_to_begin_is_a_word_an_offset_a_distance_an_age_or_a_time(
@@ -56,12 +56,12 @@ def test_any_other_beginning_is_a_usage_error_that_lists_the_forms(text: str) ->
 @pytest.mark.parametrize(
     ("start", "offset"),
     [
-        (StartingPoint(Start.BEGINNING), 5),
-        (StartingPoint(Start.END), 20),
-        (StartingPoint(Start.BEFORE_END, 3), 17),
-        (StartingPoint(Start.BEFORE_END, 100), 5),
-        (StartingPoint(Start.OFFSET, 20), 20),
-        (StartingPoint(Start.TIME, 1), 9),
+        (StartingPoint(StartMode.BEGINNING), 5),
+        (StartingPoint(StartMode.END), 20),
+        (StartingPoint(StartMode.BEFORE_END, 3), 17),
+        (StartingPoint(StartMode.BEFORE_END, 100), 5),
+        (StartingPoint(StartMode.OFFSET, 20), 20),
+        (StartingPoint(StartMode.TIME, 1), 9),
     ],
 )
 def test_the_position_lies_within_what_the_partition_holds(start: StartingPoint, offset: int) -> None:
@@ -69,13 +69,13 @@ def test_the_position_lies_within_what_the_partition_holds(start: StartingPoint,
 
 
 def test_a_time_after_the_last_record_means_the_end() -> None:
-    assert position(StartingPoint(Start.TIME, 1), 5, 20, at_time=None) == 20
+    assert position(StartingPoint(StartMode.TIME, 1), 5, 20, at_time=None) == 20
 
 
 @pytest.mark.parametrize("offset", [4, 21])
 def test_an_offset_that_is_not_there_is_refused(offset: int) -> None:
     with pytest.raises(RequestError, match="it holds 5 to 19"):
-        position(StartingPoint(Start.OFFSET, offset), 5, 20, None)
+        position(StartingPoint(StartMode.OFFSET, offset), 5, 20, None)
 
 
 # ---- printing records
@@ -121,13 +121,13 @@ def test_json_keeps_bytes_that_are_no_text() -> None:
 
 
 def test_a_line_is_a_value_or_a_key_and_a_value() -> None:
-    assert MessageText().read(b"a:b") == (None, b"a:b")
-    assert MessageText(key=b"k").read(b"v") == (b"k", b"v")
-    assert MessageText(separator=b":").read(b"a:b:c") == (b"a", b"b:c")
-    assert MessageText(separator=b":", null=b"-").read(b"a:-") == (b"a", None)
-    assert MessageText(separator=b":", null=b"-").read(b"-:b") == (None, b"b")
+    assert RecordLineParser().read(b"a:b") == (None, b"a:b")
+    assert RecordLineParser(key=b"k").read(b"v") == (b"k", b"v")
+    assert RecordLineParser(separator=b":").read(b"a:b:c") == (b"a", b"b:c")
+    assert RecordLineParser(separator=b":", null=b"-").read(b"a:-") == (b"a", None)
+    assert RecordLineParser(separator=b":", null=b"-").read(b"-:b") == (None, b"b")
     with pytest.raises(UnreadableLine, match="without the separator ':': abc"):
-        MessageText(separator=b":").read(b"abc")
+        RecordLineParser(separator=b":").read(b"abc")
 
 
 def test_headers_may_repeat_and_may_be_empty() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.client.admin.maintenance import Maintained, maintain_topic, topic_health
+from flintmq.client.admin.maintenance import PartitionMaintenance, maintain_topic, topic_health
 from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
@@ -84,7 +84,7 @@ def test_partitions_can_be_chosen() -> None:
         }
     )
     (found,) = maintain_topic(scripted_client(broker), "t", VERIFY, partitions=[2, 2])
-    assert isinstance(found, Maintained)
+    assert isinstance(found, PartitionMaintenance)
     assert asked(broker, MaintainTopicRequest)[0].partition_indexes == [2]
     with pytest.raises(RequestError, match="t-9"):
         maintain_topic(scripted_client(broker), "t", VERIFY, partitions=[9])

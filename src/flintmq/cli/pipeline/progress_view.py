@@ -21,7 +21,7 @@ COLUMNS = ("sink", "batch", "rows", "rows/s", "lag", "batch ms", "state rows", "
 NUMBERS = COLUMNS[1:]
 
 
-class Screen:
+class ProgressView:
     """`show` takes what a run tells of itself."""
 
     def __init__(self, name: str, *, is_terminal: bool | None = None) -> None:
@@ -31,7 +31,7 @@ class Screen:
         self._shown: dict[str, int] = {}
         self._state = ""
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> ProgressView:
         return self
 
     def __exit__(
