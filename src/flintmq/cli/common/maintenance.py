@@ -8,9 +8,8 @@ from typing import Any, Final
 import click
 
 from flintmq.cli.common.connection import open_client
-from flintmq.cli.common.damage import ranges_fields, ranges_text
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
-from flintmq.cli.common.output import many, print_json, print_table, size
+from flintmq.cli.common.output import many, print_json, print_table, ranges_fields, ranges_text, size
 from flintmq.cli.common.progress import Progress
 from flintmq.client.admin.maintenance import PartitionMaintenance, maintain_topic
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 Row = Sequence[str]
+
+UNKNOWN_END: Final = (1 << 63) - 1
+"""The end of an offset range that reaches to an unknown end of a log."""
+
+_RANGES_SHOWN: Final = 5
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, numbers: Sequence[str] = ()) -> None:
@@ -99,3 +104,39 @@ def time_of(timestamp_ms: int) -> str:
 def many(count: int, noun: str) -> str:
     """`1 record`, `2 records`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def duration_text(seconds: float) -> str:
+    """Return `12 s`, `3 min 5 s`, `2 h 10 min`, `4 d 1 h`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+# ---- offset ranges: each is the first offset and the one after the last
+
+
+def ranges_fields(ranges: Iterable[tuple[int, int]]) -> list[dict[str, int | None]]:
+    return [
+        {"first_offset": first, "last_offset": None if end == UNKNOWN_END else end - 1}
+        for first, end in ranges
+    ]
+
+
+def ranges_text(ranges: Sequence[tuple[int, int]], count: int) -> str:
+    """Return `offsets 3–5, 9, and 2 more`; a dash for none."""
+    if not count:
+        return "-"
+    shown = [_range_text(*one) for one in ranges[:_RANGES_SHOWN]]
+    if count > len(shown):
+        shown.append(f"and {count - len(shown):,} more")
+    return f"offsets {', '.join(shown)}"
+
+
+def _range_text(first: int, end: int) -> str:
+    if end == UNKNOWN_END:
+        return f"{first} and on"
+    return str(first) if end == first + 1 else f"{first}–{end - 1}"

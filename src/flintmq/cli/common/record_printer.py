@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flintmq.cli.common.output import time_of
-from flintmq.cli.common.record_text import unescape
 from flintmq.errors import ConfigurationError
 from flintmq.records.record import Header, Record
 from flintmq.settings.declaration import nearest
@@ -34,6 +33,7 @@ _FIELDS: dict[str, Printer] = {
 }
 FIELDS = tuple(_FIELDS)
 
+_ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -109,3 +109,17 @@ def headers_text(headers: Sequence[Header]) -> bytes:
 
 def _or_null(content: bytes | None) -> bytes:
     return b"null" if content is None else content
+
+
+def unescape(text: str) -> str:
+    r"""`\t`, `\n`, `\r`, `\0` and `\\` as people type them in a shell; any other backslash stays one."""
+    out, position = [], 0
+    while position < len(text):
+        pair = text[position : position + 2]
+        if pair in _ESCAPES:
+            out.append(_ESCAPES[pair])
+            position += 2
+        else:
+            out.append(text[position])
+            position += 1
+    return "".join(out)

@@ -1,4 +1,4 @@
-"""The options by which a broker is configured, shared by `serve` and `config` so that both see the same.
+"""Settings as they are typed: the options by which `serve` and `config` configure a broker, and those of topics.
 
 This module reads the environment and the settings file; what they mean is up to `flintmq.settings`.
 """
@@ -6,7 +6,7 @@ This module reads the environment and the settings file; what they mean is up to
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -91,3 +91,29 @@ def _read(path: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigurationError(f"{path} cannot be read: {reason}") from None
+
+
+def parse_topic_settings(assignments: Iterable[str]) -> dict[str, str]:
+    """Return names and plain values of `retention.ms=7d`, checked before anything is sent.
+
+    An unknown name is passed on, since the broker may be a newer one, unless it is nearly a known one.
+    """
+    from flintmq.settings import TOPIC_SETTINGS
+
+    settings: dict[str, str] = {}
+    for text in assignments:
+        name, value = parse_assignment(text, "--config")
+        declared = TOPIC_SETTINGS.get(name)
+        settings[name] = declared.plain(value) if declared else value
+        if declared is None:
+            refuse_near_miss(name)
+    return settings
+
+
+def refuse_near_miss(name: str) -> None:
+    from flintmq.settings import TOPIC_SETTINGS
+    from flintmq.settings.declaration import nearest
+
+    guess = None if name in TOPIC_SETTINGS else nearest(name, TOPIC_SETTINGS)
+    if guess:
+        raise ConfigurationError(f"topics have no setting {name}; did you mean {guess}?")

@@ -9,7 +9,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.output import print_json
-from flintmq.cli.group.occupants import find_group, non_empty_group
+from flintmq.cli.group.members import find_group, non_empty_group
 from flintmq.client.admin.groups import delete_group
 from flintmq.errors import ErrorCode, RequestError
 

@@ -1,16 +1,21 @@
-"""`flintmq group members`."""
+"""`flintmq group members`, and the error of other commands that a group with members rejects."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.output import note, print_json, print_table
-from flintmq.client.admin.groups import GroupMember, describe_group
+from flintmq.cli.common.output import many, note, print_json, print_table
+from flintmq.client.admin.groups import DescribedGroup, GroupMember, describe_group
 from flintmq.client.assignors import Assignment
+from flintmq.client.cluster import ClusterClient
+from flintmq.errors import ErrorCode, RequestError
+
+_NAMED_MAX: Final = 5
 
 
 @click.command(
@@ -72,3 +77,24 @@ def _runs(numbers: list[int]) -> str:
         else:
             runs.append([number, number])
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def find_group(client: ClusterClient, name: str) -> DescribedGroup | None:
+    """Return None if there is no such group."""
+    try:
+        return describe_group(client, name)
+    except RequestError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return None
+
+
+def non_empty_group(name: str, members: Sequence[GroupMember], what: str) -> RequestError:
+    named = ", ".join(str(member) for member in members[:_NAMED_MAX])
+    more = f" and {len(members) - _NAMED_MAX:,} more" if len(members) > _NAMED_MAX else ""
+    who = f": {named}{more}" if members else ""
+    return RequestError(
+        ErrorCode.NON_EMPTY_GROUP,
+        f"group {name} has {many(len(members), 'member') if members else 'members'}{who}. "
+        f"Stop them first: only a group without members can be {what}.",
+    )

@@ -10,9 +10,9 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.durations import parse_duration_ms
+from flintmq.cli.common.option_values import parse_duration_ms
 from flintmq.cli.common.output import many, note, print_json, print_table
-from flintmq.cli.group.occupants import find_group, non_empty_group
+from flintmq.cli.group.members import find_group, non_empty_group
 from flintmq.cli.group.reset_target import (
     PartitionOffsets,
     ResetScenario,

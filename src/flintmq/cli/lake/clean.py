@@ -6,8 +6,8 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.durations import parse_duration_ms
 from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.option_values import parse_duration_ms
 from flintmq.cli.common.output import many, print_json, size
 from flintmq.cli.lake.options import check_installed, place_options
 

@@ -7,11 +7,10 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
 from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.option_values import parse_size_bytes
 from flintmq.cli.common.output import many, print_json, size
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
-from flintmq.errors import ConfigurationError
-from flintmq.settings.kinds import Unit, plain_number
 
 
 @click.command(
@@ -45,9 +44,7 @@ def command(
     Workers of Spark merge neighbours of one partition; then one commit puts the new files in the place of theirs. A
     sync may go on meanwhile. The old files stay for who still reads them, until `flintmq lake clean`.
     """
-    plain = plain_number(Unit.BYTES, target_size)
-    if not plain.isdecimal() or not int(plain):
-        raise ConfigurationError(f"--target-size {target_size}: expected a size such as 256MiB")
+    target_bytes = parse_size_bytes("--target-size", target_size, example="256MiB", least=1)
     check_installed()
     from flintmq.lake.compact.compact import compact
     from flintmq.lake.syncing.options import parse_store_settings
@@ -61,7 +58,7 @@ def command(
         )
         with Progress("writing") as progress:
             done = compact(
-                spark, opened.table, opened.store, target_bytes=int(plain), on_progress=progress.tell_pieces
+                spark, opened.table, opened.store, target_bytes=target_bytes, on_progress=progress.tell_pieces
             )
         if as_json:
             print_json(

@@ -11,14 +11,13 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option
-from flintmq.cli.common.durations import parse_duration_ms
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
+from flintmq.cli.common.option_values import parse_duration_ms, parse_size_bytes
 from flintmq.cli.common.output import many, note, size
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
 from flintmq.effects.signals import SignalHandler
 from flintmq.errors import ConfigurationError
-from flintmq.settings.kinds import Unit, plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +134,7 @@ def command(
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),
-        piece_bytes=_bytes(file_size),
+        piece_bytes=parse_size_bytes("--file-size", file_size, example="64MiB"),
         **options,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
@@ -212,10 +211,3 @@ def _interval_s(*, once: bool, interval: str | None, continuous: bool) -> float 
     if interval is not None:
         return parse_duration_ms("--interval", interval) / 1000
     return _CONTINUOUS_S if continuous else None
-
-
-def _bytes(text: str) -> int:
-    plain = plain_number(Unit.BYTES, text)
-    if not plain.isdecimal():
-        raise ConfigurationError(f"--file-size {text}: expected a size such as 64MiB")
-    return int(plain)

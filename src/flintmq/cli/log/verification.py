@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from flintmq.cli.common.damage import UNKNOWN_END
+from flintmq.cli.common.output import UNKNOWN_END
 from flintmq.cli.log.files import FileKind, files_in, kind_of
 from flintmq.effects.real import RealDisk, RealFile
 from flintmq.storage.corrupt_ranges import merge_ranges

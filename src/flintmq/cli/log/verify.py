@@ -8,9 +8,8 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option
-from flintmq.cli.common.damage import ranges_fields, ranges_text
 from flintmq.cli.common.exit_codes import REMOTE_CODES, CommandFailure, Exit, UsageFailure
-from flintmq.cli.common.output import many, print_json, print_table, size
+from flintmq.cli.common.output import many, print_json, print_table, ranges_fields, ranges_text, size
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.log.verification import VerifiedLog, logs_in, size_of, verify
 

@@ -10,9 +10,8 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.durations import duration_text
 from flintmq.cli.common.exit_codes import Exit
-from flintmq.cli.common.output import print_json, print_table
+from flintmq.cli.common.output import duration_text, print_json, print_table
 from flintmq.cli.pipeline.problems import show_problems
 from flintmq.cli.pipeline.progress_view import COLUMNS, NUMBERS, sink_row
 

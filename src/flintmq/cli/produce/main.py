@@ -14,8 +14,8 @@ from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.exit_codes import CommandFailure
 from flintmq.cli.common.output import many, note, print_json
-from flintmq.cli.common.record_text import RecordLineParser, parse_headers, unescape
-from flintmq.cli.produce.input_lines import read_lines
+from flintmq.cli.common.record_printer import unescape
+from flintmq.cli.produce.record_lines import RecordLineParser, parse_headers, read_lines
 from flintmq.client.producer import ALL, LEADER, NONE, Delivery, Producer
 from flintmq.errors import FlintError
 from flintmq.records.compression import Codec

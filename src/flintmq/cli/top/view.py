@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.cli.common.durations import duration_text
-from flintmq.cli.common.output import Row, size
+from flintmq.cli.common.output import Row, duration_text, size
 from flintmq.cli.top.rates import BrokerRates
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.output import print_json
-from flintmq.cli.topic.configs import parse_topic_settings, refuse_near_miss
+from flintmq.cli.common.settings_options import parse_topic_settings, refuse_near_miss
 from flintmq.client.admin.topics import add_partitions, alter_topic
 
 

@@ -7,7 +7,7 @@ import click
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
 from flintmq.cli.common.output import many, print_json
-from flintmq.cli.topic.configs import parse_topic_settings
+from flintmq.cli.common.settings_options import parse_topic_settings
 from flintmq.client.admin.topics import BROKER_DEFAULT, CreatedTopic, create_topic
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, RequestError

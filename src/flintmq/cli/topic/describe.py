@@ -9,8 +9,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.damage import ranges_fields, ranges_text
-from flintmq.cli.common.output import many, print_json, print_table, size
+from flintmq.cli.common.output import many, print_json, print_table, ranges_fields, ranges_text, size
 from flintmq.client.admin.maintenance import PartitionHealth, topic_health
 from flintmq.client.admin.topics import (
     EARLIEST,

@@ -6,8 +6,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.durations import duration_text
-from flintmq.cli.common.output import many, note, print_json, print_table, time_of
+from flintmq.cli.common.output import duration_text, many, note, print_json, print_table, time_of
 from flintmq.client.admin.transactions import find_hanging
 
 _MINUTE_MS = 60_000

@@ -6,7 +6,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import bootstrap_option, json_option, open_client
-from flintmq.cli.common.durations import parse_duration_ms
+from flintmq.cli.common.option_values import parse_duration_ms
 from flintmq.cli.common.output import note, print_json, print_table
 from flintmq.client.admin.transactions import STATES, UNDER_WAY, list_transactions
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.cli.common.damage import UNKNOWN_END, ranges_fields, ranges_text
 from flintmq.cli.common.progress import QUIET_S, Progress, byte_share
 
 
@@ -82,14 +81,3 @@ def test_a_share_of_what_is_not_known_is_not_told(capsys: pytest.CaptureFixture[
         clock.now += 3
         progress.tell_bytes("compacting t-0", 0, 0)
     assert capsys.readouterr().err == "compacting t-0\n"
-
-
-def test_ranges_are_told_shortly() -> None:
-    assert ranges_text([], 0) == "-"
-    assert ranges_text([(3, 4)], 1) == "offsets 3"
-    assert ranges_text([(3, 6), (9, UNKNOWN_END)], 2) == "offsets 3–5, 9 and on"
-    many = [(at, at + 1) for at in range(0, 20, 2)]
-    assert ranges_text(many, 1200) == "offsets 0, 2, 4, 6, 8, and 1,195 more"
-    assert ranges_fields([(3, 6), (9, UNKNOWN_END)]) == [
-        {"first_offset": 3, "last_offset": 5}, {"first_offset": 9, "last_offset": None},
-    ]  # fmt: skip

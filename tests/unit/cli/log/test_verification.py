@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli.common.damage import UNKNOWN_END
+from flintmq.cli.common.output import UNKNOWN_END
 from flintmq.cli.log.verification import VerifiedLog, logs_in, size_of, verify
 from flintmq.records.record import NewRecord, build_batch
 

@@ -1,12 +1,37 @@
-"""How a line of text becomes a record: key, value, headers. Pure."""
+"""Records from lines of text: reading the lines, and what of a line is key, value and headers.
+
+A program that pipes records in slowly wants each written at once; one that pipes in a million wants large
+batches. Both are served by telling the reader when the input pauses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import select
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flintmq.errors import ConfigurationError, FlintError
 from flintmq.records.record import Header
+
+_READ_BYTES = 256 * 1024
+
+
+def read_lines(fd: int) -> Iterator[bytes | None]:
+    """Yield each line without its end; None whenever the next would have to be waited for."""
+    rest = b""
+    while data := os.read(fd, _READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+        if not _has_more(fd):
+            yield None
+    if rest:
+        yield rest.removesuffix(b"\r")
+
+
+def _has_more(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
 
 
 class UnreadableLine(FlintError):
@@ -45,20 +70,3 @@ def parse_headers(texts: Iterable[str]) -> tuple[Header, ...]:
             raise ConfigurationError(f"--header {text}: expected NAME=VALUE")
         headers.append((name, value.encode()))
     return tuple(headers)
-
-
-def unescape(text: str) -> str:
-    r"""`\t`, `\n`, `\r`, `\0` and `\\` as people type them in a shell; any other backslash stays one."""
-    out, position = [], 0
-    while position < len(text):
-        pair = text[position : position + 2]
-        if pair in _ESCAPES:
-            out.append(_ESCAPES[pair])
-            position += 2
-        else:
-            out.append(text[position])
-            position += 1
-    return "".join(out)
-
-
-_ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
