@@ -1,0 +1,42 @@
+"""The settings of a broker, by Kafka's names; ours begin with `flint.`.
+
+The one list of them: the parser, `--help`, `flintmq config`, DescribeConfigs and `docs/configuration.md` read
+it. A setting is listed only when it does something. The list is made of parts, one module for each subject. This
+package must not know where values come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flintmq.settings.broker.coordination import CoordinationConfig
+from flintmq.settings.broker.general import GeneralConfig
+from flintmq.settings.broker.maintenance import MaintenanceConfig
+from flintmq.settings.broker.network import NetworkConfig
+from flintmq.settings.broker.observability import ObservabilityConfig
+from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
+from flintmq.settings.declaration import settings_of
+from flintmq.settings.listeners import listener_faults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(
+    # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
+    ObservabilityConfig,
+    NetworkConfig,
+    MaintenanceConfig,
+    CoordinationConfig,
+    TopicDefaultsConfig,
+    GeneralConfig,
+):
+    def fault(self) -> str | None:
+        """What is wrong with the values taken together, or None."""
+        if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
+            return "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms"
+        retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
+        if next(value for value in retention if value is not None) == 0:
+            return "the retention time must be at least 1, or -1 for no limit"
+        return listener_faults(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
+
+
+BROKER_SETTINGS = settings_of(BrokerConfig)
