@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flintmq.demo.conductor import conduct
-from flintmq.demo.figures import DemoFigures
+from flintmq.demo.metrics import DemoMetrics
 from flintmq.demo.view import Scene, screen
 
 PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
@@ -32,19 +32,19 @@ class Photograph:
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
-    def update(self, figures: DemoFigures, scene: Scene) -> None:
-        if figures.windows and figures.dead and figures.bought and scene.passed_s < scene.seconds:
-            self.svg = drawn(figures, scene)
+    def update(self, metrics: DemoMetrics, scene: Scene) -> None:
+        if metrics.windows and metrics.dead and metrics.bought and scene.passed_s < scene.seconds:
+            self.svg = drawn(metrics, scene)
 
     def tell(self, lines: list[str]) -> None:
         print("\n".join(lines))
 
 
-def drawn(figures: DemoFigures, scene: Scene) -> str:
+def drawn(metrics: DemoMetrics, scene: Scene) -> str:
     # Where the folder was is of no interest, and another one each time.
     scene = Scene(scene.passed_s, scene.seconds, "127.0.0.1:9092", scene.file, "demo.yaml")
     console = Console(file=io.StringIO(), record=True, force_terminal=True, width=WIDTH, height=HEIGHT)
-    console.print(screen(figures, scene, width=WIDTH, height=HEIGHT), height=HEIGHT)
+    console.print(screen(metrics, scene, width=WIDTH, height=HEIGHT), height=HEIGHT)
     svg = console.export_svg(title="./flint demo", unique_id="demo")
     # Whatever font of fixed width there is: a picture must not fetch one.
     return re.sub(r"\s*(@font-face \{.*?\}|<!--.*?-->)", "", svg, flags=re.DOTALL)

@@ -8,13 +8,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flintmq.demo import poison
-from flintmq.demo.shop import CLICKS, COUNTRIES, ORDERS, Made, Shop, customers
+from flintmq.demo.shop import (
+    CLICK_FAULTS,
+    CLICKS,
+    COUNTRIES,
+    ORDER_FAULTS,
+    ORDERS,
+    SPOILED_SHARE,
+    Shop,
+    ShopRecord,
+    customers,
+)
 
 BEGUN = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
-def made_in(seconds: float, *, seed: int = 1, rate: float = 500) -> list[Made]:
+def made_in(seconds: float, *, seed: int = 1, rate: float = 500) -> list[ShopRecord]:
     return list(Shop(seed=seed, rate=rate, begun=BEGUN).until(seconds))
 
 
@@ -34,9 +43,9 @@ def test_the_rate_is_that_of_clicks_and_orders_together() -> None:
 def test_one_in_a_hundred_is_spoiled_in_every_way_there_is() -> None:
     made = made_in(60)
     faults = Counter((one.topic, one.fault) for one in made if one.fault)
-    assert sum(faults.values()) / len(made) == pytest.approx(poison.SHARE, rel=0.3)
-    assert {fault for topic, fault in faults if topic == ORDERS} == set(poison.OF_ORDERS)
-    assert {fault for topic, fault in faults if topic == CLICKS} == set(poison.OF_CLICKS)
+    assert sum(faults.values()) / len(made) == pytest.approx(SPOILED_SHARE, rel=0.3)
+    assert {fault for topic, fault in faults if topic == ORDERS} == set(ORDER_FAULTS)
+    assert {fault for topic, fault in faults if topic == CLICKS} == set(CLICK_FAULTS)
 
 
 def test_what_is_not_spoiled_has_all_that_the_pipeline_expects() -> None:

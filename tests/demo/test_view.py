@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from flintmq.demo.figures import DemoFigures, PipelineBatch, Sample, StoredRows, Window
-from flintmq.demo.lines import progress_line, summary
-from flintmq.demo.plots import bar, sparkline
+from flintmq.demo.metrics import DemoMetrics, PipelineBatch, Sample, StoredRows, Window
 from flintmq.demo.shop import CLICKS, COUNTRIES, ORDERS
-from flintmq.demo.view import Scene, screen
+from flintmq.demo.view import Scene, bar, progress_line, screen, sparkline, summary
 
 SCENE = Scene(12.0, 60.0, "127.0.0.1:40000", "name: demo\nsteps:\n  one: two\n" * 20, "/tmp/demo/demo.yaml")
 
 
-def full_figures() -> DemoFigures:
-    figures = DemoFigures(
+def full_figures() -> DemoMetrics:
+    figures = DemoMetrics(
         sent=Counter({ORDERS: 1_000_000, CLICKS: 4_000_000}),
         spoiled=50_000,
         amount=8 * 123_456.78,
@@ -58,8 +56,8 @@ def test_plots_are_in_proportion() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (132, 43), (220, 60)])
-@pytest.mark.parametrize("figures", [DemoFigures(), full_figures()], ids=["at the start", "at work"])
-def test_a_screen_fits_into_the_terminal(figures: DemoFigures, width: int, height: int) -> None:
+@pytest.mark.parametrize("figures", [DemoMetrics(), full_figures()], ids=["at the start", "at work"])
+def test_a_screen_fits_into_the_terminal(figures: DemoMetrics, width: int, height: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=height, record=True)
     lines = console.render_lines(
         screen(figures, SCENE, width=width, height=height), console.options.update(height=height)
@@ -93,7 +91,7 @@ def test_the_summary_says_where_it_was_kept() -> None:
 
 
 def test_rates_are_of_the_time_between_two_samples() -> None:
-    figures = DemoFigures()
+    figures = DemoMetrics()
     figures.sample(100.0)
     figures.sent.update({ORDERS: 20, CLICKS: 80})
     figures.dead = 10

@@ -52,8 +52,8 @@ def command(ctx: click.Context, seconds: float, rate: float, keep: str | None, s
     """
     check_installed()
     from flintmq.demo.conductor import conduct
-    from flintmq.demo.showing import Lines, Terminal, own_output
+    from flintmq.demo.view import LineDisplay, TerminalDisplay, own_output
 
     with own_output() as output:
-        show = Terminal(output) if output.isatty() else Lines(output)
+        show = TerminalDisplay(output) if output.isatty() else LineDisplay(output)
         ctx.exit(conduct(seconds=seconds, rate=rate, keep=keep, seed=seed, show=show))

@@ -1,6 +1,6 @@
 """A broker in a thread of this process, on a free port of this machine.
 
-    with DemoBroker(folder.broker) as broker:
+    with DemoBroker(directory.broker) as broker:
         connect(broker.address)
 
 In this process, so that nothing of it is left when the process is killed. Invariant: when the block is over, the

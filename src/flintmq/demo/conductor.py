@@ -1,8 +1,8 @@
 """A demo from its beginning to its end: who starts when, who waits for whom, and what is told.
 
-    conduct(seconds=60, rate=500, keep=None, show=Terminal(...)) -> exit code
+    conduct(seconds=60, rate=500, keep=None, show=TerminalDisplay(...)) -> exit code
 
-    folder → broker → shop and view → Spark → pipeline and lake        and back in the opposite order
+    directory → broker → shop and view → Spark → pipeline and lake        and back in the opposite order
 
 Invariant: the shop stops first; then all that is on its way is waited for, so that the sums of the summary are of a
 demo at rest. A first signal stops the shop; a second one the waiting.
@@ -19,13 +19,11 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from flintmq.demo.broker import DemoBroker
-from flintmq.demo.figures import DemoFigures
-from flintmq.demo.folder import Folder, demo_folder
-from flintmq.demo.lines import summary
-from flintmq.demo.producing import Producing
-from flintmq.demo.view import Scene
-from flintmq.demo.watching import Watching
-from flintmq.demo.working import Working
+from flintmq.demo.clients import ResultConsumer, ShopProducer
+from flintmq.demo.directory import DemoDirectory, demo_directory
+from flintmq.demo.metrics import DemoMetrics
+from flintmq.demo.spark import SparkWorker
+from flintmq.demo.view import Scene, summary
 from flintmq.effects.signals import SignalHandler
 
 _LOOK_S: Final = 0.25
@@ -37,14 +35,14 @@ _END_S: Final = 120.0
 OK, FAILED, INTERRUPTED = 0, 1, 130
 
 
-class Show(Protocol):
+class Display(Protocol):
     """Where it is seen."""
 
-    def __enter__(self) -> Show: ...
+    def __enter__(self) -> Display: ...
 
     def __exit__(self, *_: object) -> None: ...
 
-    def update(self, figures: DemoFigures, scene: Scene) -> None: ...
+    def update(self, metrics: DemoMetrics, scene: Scene) -> None: ...
 
     def tell(self, lines: list[str]) -> None:
         """After the end."""
@@ -62,48 +60,53 @@ class StopRequests:
         self.came.set()
 
 
-def conduct(*, seconds: float, rate: float, keep: str | None, seed: int, show: Show) -> int:
-    figures = DemoFigures()
+def conduct(*, seconds: float, rate: float, keep: str | None, seed: int, show: Display) -> int:
+    metrics = DemoMetrics()
     requests = StopRequests()
     with SignalHandler(requests.add):
-        with demo_folder(keep) as folder, _logged(folder), show, DemoBroker(folder.broker) as broker:
-            stage = _Stage(folder, broker.address, figures, requests, show, seconds=seconds)
+        with (
+            demo_directory(keep) as directory,
+            _logged(directory),
+            show,
+            DemoBroker(directory.broker) as broker,
+        ):
+            stage = _Performance(directory, broker.address, metrics, requests, show, seconds=seconds)
             stage.perform(rate=rate, seed=seed)
-        lines = summary(figures, kept=folder.path if keep is not None else None)
+        lines = summary(metrics, kept=directory.path if keep is not None else None)
         if requests.count > 1:
             show.tell(["Interrupted: what was on its way was not waited for.", *lines])
             return INTERRUPTED
         show.tell(lines)
-    return OK if figures.is_done else FAILED
+    return OK if metrics.is_done else FAILED
 
 
-class _Stage:
+class _Performance:
     def __init__(
         self,
-        folder: Folder,
+        directory: DemoDirectory,
         address: str,
-        figures: DemoFigures,
+        metrics: DemoMetrics,
         requests: StopRequests,
-        show: Show,
+        show: Display,
         *,
         seconds: float,
     ) -> None:
-        self._folder = folder
+        self._directory = directory
         self._address = address
-        self._figures = figures
+        self._metrics = metrics
         self._requests = requests
         self._show = show
         self._seconds = seconds
         self._begun = time.monotonic()
         self._sampled = 0.0
-        with open(folder.pipeline, encoding="utf-8") as file:
+        with open(directory.pipeline, encoding="utf-8") as file:
             self._file = file.read()
 
     def perform(self, *, rate: float, seed: int) -> None:
-        figures, requests = self._figures, self._requests
-        shop = Producing(self._address, figures, rate=rate, seconds=self._seconds, seed=seed)
-        watching = Watching(self._address, figures)
-        working = Working(self._folder, self._address, figures)
+        metrics, requests = self._metrics, self._requests
+        shop = ShopProducer(self._address, metrics, rate=rate, seconds=self._seconds, seed=seed)
+        watching = ResultConsumer(self._address, metrics)
+        working = SparkWorker(self._directory, self._address, metrics)
         parts = (shop, watching, working)
         for part in parts:
             part.start()
@@ -122,38 +125,38 @@ class _Stage:
                 self._look(())
             watching.finish()
 
-    def _await_rest(self, parts: tuple[Producing | Watching | Working, ...]) -> None:
+    def _await_rest(self, parts: tuple[ShopProducer | ResultConsumer | SparkWorker, ...]) -> None:
         """Until all that was sent has come out, or nothing moves any more."""
         seen: object = None
         moved = time.monotonic()
-        while not self._figures.is_done and self._requests.count < 2:
-            now = (self._figures.stage, self._figures.sums())
+        while not self._metrics.is_done and self._requests.count < 2:
+            now = (self._metrics.stage, self._metrics.sums())
             if now != seen:
                 seen, moved = now, time.monotonic()
             elif time.monotonic() - moved > _STUCK_S:
                 return
             self._look(parts)
 
-    def _look(self, parts: tuple[Producing | Watching | Working, ...]) -> None:
+    def _look(self, parts: tuple[ShopProducer | ResultConsumer | SparkWorker, ...]) -> None:
         for part in parts:
             if part.error is not None:
                 raise part.error
         now = time.monotonic()
         if now - self._sampled >= _SAMPLE_S:
             self._sampled = now
-            self._figures.sample(now)
+            self._metrics.sample(now)
         self._show.update(
-            self._figures,
-            Scene(now - self._begun, self._seconds, self._address, self._file, self._folder.pipeline),
+            self._metrics,
+            Scene(now - self._begun, self._seconds, self._address, self._file, self._directory.pipeline),
         )
         if self._requests.came.wait(_LOOK_S):
             self._requests.came.clear()
 
 
 @contextmanager
-def _logged(folder: Folder) -> Iterator[None]:
+def _logged(directory: DemoDirectory) -> Iterator[None]:
     """What parts of the demo have to say goes where Spark's words go: the screen belongs to the view."""
-    handler = logging.FileHandler(folder.log)
+    handler = logging.FileHandler(directory.log)
     root = logging.getLogger()
     root.addHandler(handler)
     try:

@@ -3,21 +3,25 @@
     shop = Shop(seed=1, rate=500)
     for made in shop.until(seconds): …        all that happens up to then, in the order in which it is sent
 
+One record in a hundred is spoiled on its way, and cannot be used. Which clicks became orders is counted as they are
+made: the pipeline's join of the two streams must find the same.
+
 Invariant: the same seed gives the same events, however often `until` is called on the way. Every customer is in
 `customers()`, and an order is sent after a click of the same customer on the same product, by less than ten minutes.
+What is spoiled is rejected by the demo's pipeline, for one reason each, and what is not spoiled passes: the number of
+spoiled records is the number of dead letters, known before any of them is sent.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Final, NamedTuple
-
-from flintmq.demo import poison
-from flintmq.demo.pairs import Pairs
+from typing import Any, Final, NamedTuple
 
 ORDERS: Final = "orders"
 CLICKS: Final = "clicks"
@@ -91,7 +95,7 @@ class Customer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ShopRecord:
     """A record to be sent."""
 
     topic: str
@@ -133,9 +137,9 @@ class Shop:
         self._orders_due: list[tuple[float, int, int, str]] = []
         self._orders = 0
         self._clicks = 0
-        self._pairs = Pairs()
+        self._pairs = ClickPairs()
 
-    def until(self, seconds: float) -> Iterator[Made]:
+    def until(self, seconds: float) -> Iterator[ShopRecord]:
         """All that happens before so many seconds from the beginning, and was not given before."""
         while True:
             order_s = self._orders_due[0][0] if self._orders_due else seconds
@@ -143,7 +147,7 @@ class Shop:
                 return
             yield self._click() if self._next_click_s <= order_s else self._order()
 
-    def _click(self) -> Made:
+    def _click(self) -> ShopRecord:
         random, at_s = self._random, self._next_click_s
         self._next_click_s += random.expovariate(1 / self._gap_s)
         self._clicks += 1
@@ -158,7 +162,7 @@ class Shop:
         made = self._made(CLICKS, who, fields)
         return made if made.fault else replace(made, pairs=self._pairs.add_click((who, product), at_s))
 
-    def _order(self) -> Made:
+    def _order(self) -> ShopRecord:
         at_s, number, who, product = heapq.heappop(self._orders_due)
         quantity = self._random.choices((1, 2, 3), (8, 2, 1))[0]
         amount = round(quantity * _PRODUCTS[product], 2)
@@ -176,13 +180,13 @@ class Shop:
             return made
         return replace(made, amount=amount, pairs=self._pairs.add_order((who, product), at_s))
 
-    def _made(self, topic: str, who: int, fields: poison.Fields) -> Made:
+    def _made(self, topic: str, who: int, fields: Fields) -> ShopRecord:
         key = str(who).encode()
-        if self._random.random() < poison.SHARE:
-            ways = poison.OF_ORDERS if topic == ORDERS else poison.OF_CLICKS
-            fault, value = poison.spoiled(fields, ways, self._random)
-            return Made(topic, key, value, fault)
-        return Made(topic, key, poison.encode(fields))
+        if self._random.random() < SPOILED_SHARE:
+            ways = ORDER_FAULTS if topic == ORDERS else CLICK_FAULTS
+            fault, value = spoil(fields, ways, self._random)
+            return ShopRecord(topic, key, value, fault)
+        return ShopRecord(topic, key, encode(fields))
 
     def _told_s(self, at_s: float) -> float:
         """When it says that it happened, in whole milliseconds; some devices tell it late."""
@@ -192,3 +196,77 @@ class Shop:
     def _text(self, at_s: float) -> str:
         at = self._begun + timedelta(milliseconds=round(at_s * 1000))
         return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Fields = dict[str, Any]
+
+SPOILED_SHARE: Final = 0.01
+
+
+def _cut_off(fields: Fields) -> bytes:
+    """As by a sender that died: no JSON any more."""
+    text = encode(fields)
+    return text[: len(text) // 2]
+
+
+def _without_customer(fields: Fields) -> bytes:
+    return encode({name: value for name, value in fields.items() if name != "customer"})
+
+
+def _without_time(fields: Fields) -> bytes:
+    return encode({name: value for name, value in fields.items() if name != "at"})
+
+
+def _negative(fields: Fields) -> bytes:
+    return encode({**fields, "amount": -fields["amount"]})
+
+
+Spoiler = Callable[[Fields], bytes]
+
+CLICK_FAULTS: Final[Mapping[str, Spoiler]] = {
+    "cut off": _cut_off,
+    "no customer": _without_customer,
+    "no time": _without_time,
+}
+ORDER_FAULTS: Final[Mapping[str, Spoiler]] = {**CLICK_FAULTS, "negative amount": _negative}
+
+
+def encode(fields: Fields) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def spoil(fields: Fields, ways: Mapping[str, Spoiler], random: Random) -> tuple[str, bytes]:
+    """What is wrong with it now, and its value."""
+    name = random.choice(list(ways))
+    return name, ways[name](fields)
+
+
+_BEFORE_S: Final = 600.0
+_KEPT_S: Final = 700.0
+"""Longer than two that make a pair can be apart, late ones too."""
+
+Key = tuple[int, str]
+
+
+class ClickPairs:
+    def __init__(self) -> None:
+        self._clicks: dict[Key, list[float]] = defaultdict(list)
+        self._orders: dict[Key, list[float]] = defaultdict(list)
+
+    def add_click(self, key: Key, at_s: float) -> int:
+        """How many pairs it makes with the orders so far."""
+        self._clicks[key] = _kept(self._clicks[key], at_s)
+        return sum(_is_pair(at_s, order_s) for order_s in self._orders[key])
+
+    def add_order(self, key: Key, at_s: float) -> int:
+        """How many pairs it makes with the clicks so far."""
+        self._orders[key] = _kept(self._orders[key], at_s)
+        return sum(_is_pair(click_s, at_s) for click_s in self._clicks[key])
+
+
+def _kept(times: list[float], at_s: float) -> list[float]:
+    return [*(one for one in times if at_s - one < _KEPT_S), at_s]
+
+
+def _is_pair(click_s: float, order_s: float) -> bool:
+    return order_s - _BEFORE_S <= click_s <= order_s

@@ -1,8 +1,8 @@
-"""The folder of a demo: the pipeline's file, the customers, the broker's data, checkpoints and the lake.
+"""The directory of a demo: the pipeline's file, the customers, the broker's data, checkpoints and the lake.
 
-    with demo_folder(keep=None) as folder: …
+    with demo_directory(keep=None) as directory: …
 
-Invariant: what was made here is removed at the end, unless the folder was given by the user.
+Invariant: what was made here is removed at the end, unless the directory was given by the user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SOURCE = os.path.join(os.path.dirname(__file__), "demo.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class DemoDirectory:
     path: str
 
     @property
@@ -48,7 +48,7 @@ class Folder:
 
 
 @contextmanager
-def demo_folder(keep: str | None) -> Iterator[Folder]:
+def demo_directory(keep: str | None) -> Iterator[DemoDirectory]:
     """Filled with what a demo begins with. One that is to be kept must be new or empty."""
     if keep is None:
         path = tempfile.mkdtemp(prefix="flintmq-demo-")
@@ -57,17 +57,17 @@ def demo_folder(keep: str | None) -> Iterator[Folder]:
         if os.path.isdir(path) and os.listdir(path):
             raise ConfigurationError(f"--keep {keep}: the folder is not empty; give a new one")
         os.makedirs(path, exist_ok=True)
-    folder = Folder(path)
+    directory = DemoDirectory(path)
     try:
-        shutil.copyfile(_SOURCE, folder.pipeline)
+        shutil.copyfile(_SOURCE, directory.pipeline)
         with open(os.path.join(path, "customers.csv"), "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(Customer._fields)
             writer.writerows(customers())
-        yield folder
+        yield directory
     finally:
         if keep is None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             # Of no use without the Spark that wrote it.
-            shutil.rmtree(folder.spark, ignore_errors=True)
+            shutil.rmtree(directory.spark, ignore_errors=True)

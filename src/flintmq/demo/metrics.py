@@ -1,10 +1,10 @@
 """What a demo has counted so far. Pure.
 
-    figures = Figures()                one for the whole demo; those who work on it count into it
-    figures.sample(now_s)              once in a while: rates since the last time
-    figures.sums()                     what must be equal, and whether it is
+    metrics = DemoMetrics()            one for the whole demo; those who work on it count into it
+    metrics.sample(now_s)              once in a while: rates since the last time
+    metrics.sums()                     what must be equal, and whether it is
 
-Invariant: each field has one writer, so that threads may count without a lock; whoever reads sees figures that are a
+Invariant: each field has one writer, so that threads may count without a lock; whoever reads sees numbers that are a
 moment old. Nothing that was counted is taken back, but for what replaces it (a window's revenue, a table's rows).
 """
 
@@ -63,7 +63,7 @@ class StoredRows:
 
 
 @dataclass(slots=True)
-class DemoFigures:
+class DemoMetrics:
     # ---- by whoever produces
     sent: Counter[str] = field(default_factory=Counter)
     """Records by topic."""
