@@ -1,7 +1,12 @@
-"""Write `docs/configuration.md` from the declared settings. Run it after changing one; a test compares."""
+"""Write `docs/configuration.md` from the declared settings. Run it after changing one.
+
+scripts/make_configuration_doc.py            writes the file
+scripts/make_configuration_doc.py --check    exits with 1 if it is not up to date
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -145,7 +150,14 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-if __name__ == "__main__":
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(render(), encoding="utf-8")
+def main() -> int:
+    text = render()
+    if "--check" in sys.argv:
+        return 0 if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text else 1
+    TARGET.write_text(text, encoding="utf-8")
     print(f"wrote {TARGET}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,7 +1,12 @@
-"""Write `docs/metrics.md` from the declared metrics. Run it after changing one; a test compares."""
+"""Write `docs/metrics.md` from the declared metrics. Run it after changing one.
+
+scripts/make_metrics_doc.py            writes the file
+scripts/make_metrics_doc.py --check    exits with 1 if it is not up to date
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,7 +98,14 @@ def _row(metric: Metric) -> str:
     return f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.doc} |\n"
 
 
-if __name__ == "__main__":
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(render(), encoding="utf-8")
+def main() -> int:
+    text = render()
+    if "--check" in sys.argv:
+        return 0 if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text else 1
+    TARGET.write_text(text, encoding="utf-8")
     print(f"wrote {TARGET}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,10 +1,12 @@
 """Write `docs/pipelines.schema.json` and `docs/pipelines-reference.md` from the declaration of a pipeline's file.
 
-Run it after changing a field; a test compares.
+scripts/make_pipeline_reference.py            writes the files; run it after changing a field
+scripts/make_pipeline_reference.py --check    exits with 1 if they are not up to date
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -140,7 +142,17 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
+def main() -> int:
+    texts = {SCHEMA: render_schema(), REFERENCE: render_reference()}
+    if "--check" in sys.argv:
+        return int(
+            any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items())
+        )
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
+        print(f"wrote {file}")
+    return 0
+
+
 if __name__ == "__main__":
-    SCHEMA.write_text(render_schema(), encoding="utf-8")
-    REFERENCE.write_text(render_reference(), encoding="utf-8")
-    print(f"wrote {SCHEMA} and {REFERENCE}")
+    raise SystemExit(main())

@@ -1,6 +1,6 @@
 """List the names that users and stored data depend on, in `tests/upgrade/stable_names.txt`.
 
-    scripts/make_stable_names.py             prints the differences; exits with 1 if there are any
+    scripts/make_stable_names.py --check     prints the differences; exits with 1 if there are any (the default)
     scripts/make_stable_names.py --write     writes the file
 
 Settings, metrics, commands and their options, options of the Spark source and sink, keys of pipeline files, APIs and
@@ -135,7 +135,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help="write the file")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help="write the file")
+    action.add_argument("--check", action="store_true", help="print the differences; this is the default")
     options = parser.parse_args()
     text = render()
     if options.write:

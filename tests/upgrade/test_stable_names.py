@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 def test_names_are_those_of_the_list() -> None:
     compared = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "make_stable_names.py")],
+        [sys.executable, str(ROOT / "scripts" / "make_stable_names.py"), "--check"],
         capture_output=True,
         text=True,
         check=False,

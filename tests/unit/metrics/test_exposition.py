@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import pytest
 
 from flintmq.metrics import BY_NAME, LATENCY_BOUNDS_S, METRICS, ApiCounters, Exposition, MetricType, parse
-
-ROOT = Path(__file__).parents[3]
 
 
 def text_of(out: Exposition) -> str:
@@ -22,12 +17,6 @@ def test_names_are_unique_and_say_what_they_count() -> None:
         assert metric.name.startswith(("flintmq_", "process_", "python_")), metric.name
         assert (metric.kind is MetricType.COUNTER) == metric.name.endswith("_total"), metric.name
         assert metric.doc.endswith("."), metric.name
-
-
-def test_document_is_up_to_date() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "make_metrics_doc.py"))
-    written = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert written == script["render"](), "run: .venv/bin/python scripts/make_metrics_doc.py"
 
 
 def test_lines_of_a_metric_stand_together_under_its_heading_in_the_order_declared() -> None:
