@@ -65,7 +65,7 @@ def _of_brokers(loaded: LoadedSettings) -> list[dict[str, Any]]:
         {
             "name": one.setting.name,
             "value": _SECRET if one.setting.sensitive and one.value else one.setting.format(one.value),
-            "source": one.place,
+            "source": one.location,
             "default": one.setting.format(one.setting.default),
             "dynamic": one.setting.dynamic.value,
             "meaning": one.setting.doc,

@@ -88,24 +88,35 @@ class BatchProducer:
 
     def send(self, batches: Mapping[TopicPartition, UncompressedBatch]) -> None:
         """One batch for each of these partitions, whose topics the client must know; waits if it must."""
-        for place, records in batches.items():
-            self._unwritten.setdefault(place, deque()).append(self._sealed(place, records))
+        for topic_partition, records in batches.items():
+            self._unwritten.setdefault(topic_partition, deque()).append(
+                self._sealed(topic_partition, records)
+            )
         by_leader: dict[int, list[TopicPartition]] = {}
         try:
-            for place in batches:
-                by_leader.setdefault(self._client.leader(*place), []).append(place)
+            for topic_partition in batches:
+                by_leader.setdefault(self._client.leader(*topic_partition), []).append(topic_partition)
             while self._flights and (
                 len(self._flights) + len(by_leader) > IN_FLIGHT_MAX or self._begins(batches)
             ):
                 self._land()
-            for node, places in by_leader.items():
-                self._take_off(node, {place: self._unwritten[place][-1] for place in places})
+            for node, topic_partitions in by_leader.items():
+                self._take_off(
+                    node,
+                    {
+                        topic_partition: self._unwritten[topic_partition][-1]
+                        for topic_partition in topic_partitions
+                    },
+                )
         except (ClientError, RequestError) as error:
             self._recover(error)
 
-    def _begins(self, places: Iterable[TopicPartition]) -> bool:
+    def _begins(self, topic_partitions: Iterable[TopicPartition]) -> bool:
         """Whether the very first batch of one of these is on its way: no other may be sent behind it."""
-        return any(place not in self._known and len(self._unwritten[place]) > 1 for place in places)
+        return any(
+            topic_partition not in self._known and len(self._unwritten[topic_partition]) > 1
+            for topic_partition in topic_partitions
+        )
 
     def flush(self) -> None:
         """Returns when all is written."""
@@ -115,9 +126,9 @@ class BatchProducer:
         except (ClientError, RequestError) as error:
             self._recover(error)
 
-    def _sealed(self, place: TopicPartition, records: UncompressedBatch) -> bytes:
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = advance_sequence(sequence, records.record_count)
+    def _sealed(self, topic_partition: TopicPartition, records: UncompressedBatch) -> bytes:
+        sequence = self._sequences.get(topic_partition, 0)
+        self._sequences[topic_partition] = advance_sequence(sequence, records.record_count)
         header = BatchHeader(
             base_offset=0,
             length=0,
@@ -192,8 +203,8 @@ class BatchProducer:
         while self._unwritten:
             self._client.freshen()
             by_leader: dict[int, dict[TopicPartition, bytes]] = {}
-            for place, batches in self._unwritten.items():
-                by_leader.setdefault(self._client.leader(*place), {})[place] = batches[0]
+            for topic_partition, batches in self._unwritten.items():
+                by_leader.setdefault(self._client.leader(*topic_partition), {})[topic_partition] = batches[0]
             for node, oldest in by_leader.items():
                 self._take_off(node, oldest)
                 self._land()
@@ -205,33 +216,39 @@ class BatchProducer:
     ) -> list[RequestError]:
         names = {self._topic_id(topic): topic for topic, _ in batches}
         failed: list[RequestError] = []
-        told: set[TopicPartition] = set()
+        acknowledged: set[TopicPartition] = set()
         for topic in response.responses:
             for one in topic.partition_responses:
-                place = topic.name or names.get(topic.topic_id, ""), one.index
-                told.add(place)
+                topic_partition = topic.name or names.get(topic.topic_id, ""), one.index
+                acknowledged.add(topic_partition)
                 try:
                     # A duplicate is a batch whose answer was lost and whose offset the broker has forgotten.
                     if one.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                        check(one.error_code, one.error_message, what=f"{place[0]}-{place[1]}")
+                        check(
+                            one.error_code,
+                            one.error_message,
+                            what=f"{topic_partition[0]}-{topic_partition[1]}",
+                        )
                 except RequestError as error:
                     failed.append(error)
                     continue
-                self._written(place, batches.get(place))
-        if told != set(batches):
+                self._written(topic_partition, batches.get(topic_partition))
+        if acknowledged != set(batches):
             raise ProtocolError("the broker's answer is not about the partitions that were written to")
         return failed
 
-    def _written(self, place: TopicPartition, batch: bytes | None) -> None:
+    def _written(self, topic_partition: TopicPartition, batch: bytes | None) -> None:
         """It, and all before it: a broker that knows the producer takes no batch whose predecessor it has not."""
-        waiting = self._unwritten.get(place, deque())
+        waiting = self._unwritten.get(topic_partition, deque())
         if not any(one is batch for one in waiting):
-            raise ProtocolError(f"the broker says twice that it wrote a batch of {place[0]}-{place[1]}")
+            raise ProtocolError(
+                f"the broker says twice that it wrote a batch of {topic_partition[0]}-{topic_partition[1]}"
+            )
         while waiting.popleft() is not batch:
             pass
         if not waiting:
-            del self._unwritten[place]
-        self._known.add(place)
+            del self._unwritten[topic_partition]
+        self._known.add(topic_partition)
 
     def _request(self, batches: Mapping[TopicPartition, bytes]) -> ProduceRequest:
         topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}

@@ -135,11 +135,13 @@ class Consumer:
 
     def _nearest(self, partition: int, position: int) -> int:
         """Where to go on: at the start if the records were deleted, at the end if the log was cut."""
-        place = (self._topic.name, partition)
-        start = offsets(self._client, [place], EARLIEST)[place]
+        topic_partition = (self._topic.name, partition)
+        start = offsets(self._client, [topic_partition], EARLIEST)[topic_partition]
         if position < start:
             return start
-        return offsets(self._client, [place], LATEST, read_committed=self._read_committed)[place]
+        return offsets(self._client, [topic_partition], LATEST, read_committed=self._read_committed)[
+            topic_partition
+        ]
 
     def _request(self, partitions: list[int], max_wait_ms: int) -> FetchRequest:
         topic = FetchRequest.FetchTopic(

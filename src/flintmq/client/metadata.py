@@ -65,8 +65,8 @@ class MetadataCache:
     def leader_of(self, topic: str, partition: int) -> int:
         """The broker to ask, or -1."""
         known = self.topics.get(topic)
-        place = known.partitions.get(partition) if known else None
-        return place.leader if place else -1
+        found = known.partitions.get(partition) if known else None
+        return found.leader if found else -1
 
 
 def _partitions(topic: MetadataResponse.MetadataResponseTopic) -> dict[int, PartitionMetadata]:

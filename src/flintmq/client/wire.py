@@ -24,7 +24,7 @@ from flintmq.protocol.header import API_VERSIONS_KEY, FIRST_FLEXIBLE, response_i
 from flintmq.protocol.messages import response_of
 from flintmq.protocol.primitives import MalformedError, skip_tags
 
-ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 512 * 1024 * 1024
 
 _ROOM_BYTES: Final = 64 * 1024
 """For answers that are no larger; they are copied out of it."""
@@ -97,7 +97,7 @@ class ClientProtocol:
         if self._filled < _SIZE.size:
             return 0
         (size,) = _SIZE.unpack_from(self._buffer)
-        if not _SIZE.size <= size <= ANSWER_BYTES_MAX:
+        if not _SIZE.size <= size <= RESPONSE_BYTES_MAX:
             raise ProtocolError(
                 f"an answer of {size} bytes: what listens there does not speak Kafka's protocol"
             )

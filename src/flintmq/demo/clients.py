@@ -128,7 +128,7 @@ class ResultConsumer:
         value = (record.value or b"").decode(errors="replace")
         step, error = headers.get("flintmq.step", "?"), headers.get("flintmq.error", "?")
         self._metrics.dead_by_reason[f"{step}: {error.splitlines()[0] if error else ''}"] += 1
-        place = f"{headers.get('flintmq.topic', '?')}-{headers.get('flintmq.partition', '?')}"
-        self._metrics.last_dead = f"{place} at {headers.get('flintmq.offset', '?')}: {value[:_VALUE_MAX]}"
+        source = f"{headers.get('flintmq.topic', '?')}-{headers.get('flintmq.partition', '?')}"
+        self._metrics.last_dead = f"{source} at {headers.get('flintmq.offset', '?')}: {value[:_VALUE_MAX]}"
         # Last, so that who sees the number sees the rest.
         self._metrics.dead += 1

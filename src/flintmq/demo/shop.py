@@ -131,7 +131,7 @@ class Shop:
         self._customers = customers()
         self._products = list(_PRODUCTS)
         # Cumulative, so that some products are looked at far more often than others.
-        self._favours = [1 / (place + 1) for place in range(len(self._products))]
+        self._favours = [1 / (rank + 1) for rank in range(len(self._products))]
         self._gap_s = (1 + _ORDERS_OF_CLICKS) / rate
         self._next_click_s = 0.0
         self._orders_due: list[tuple[float, int, int, str]] = []

@@ -1,7 +1,7 @@
 """Fetch, by hand: the request as plain tuples, the response as buffers with the log's own bytes between them.
 
 Byte for byte what the generated codec reads and writes (a test compares them for every version). The
-records of a partition are whatever piece the caller has, a range of a file or a buffer: only their size
+records of a partition are whatever buffer the caller has, a range of a file or a buffer: only their size
 is written here, so that the bytes themselves can go from the page cache to the socket.
 """
 
@@ -76,14 +76,14 @@ def encode_response(
     session_id: int,
     topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]],
 ) -> list[bytearray | SizedRecords]:
-    """The response as pieces in their order. `out` holds the size (still to be set) and the header."""
+    """Return the response as buffers in their order. `out` holds the size (still to be set) and the header."""
     if version >= FIRST_FLEXIBLE:
         return _encode_flexible(out, throttle_ms, error_code, session_id, topics)
     if version >= FIRST_SESSIONS:
         out += _HEAD_7.pack(throttle_ms, error_code, session_id, len(topics))
     else:
         out += _HEAD_4.pack(throttle_ms, len(topics))
-    pieces: list[bytearray | SizedRecords] = [out]
+    buffers: list[bytearray | SizedRecords] = [out]
     room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         name = topic.encode() if isinstance(topic, str) else topic
@@ -108,10 +108,10 @@ def encode_response(
                 room -= records.size
                 out += _copied(records)
             else:
-                out = _put(pieces, records)
+                out = _put(buffers, records)
     if not out:
-        pieces.pop()
-    return pieces
+        buffers.pop()
+    return buffers
 
 
 def _encode_flexible(
@@ -123,7 +123,7 @@ def _encode_flexible(
 ) -> list[bytearray | SizedRecords]:
     out += _HEAD_12.pack(throttle_ms, error_code, session_id)
     append_unsigned(out, len(topics) + 1)
-    pieces: list[bytearray | SizedRecords] = [out]
+    buffers: list[bytearray | SizedRecords] = [out]
     room = INLINED_BYTES_MAX
     for topic, partitions in topics:
         if isinstance(topic, bytes):
@@ -152,7 +152,7 @@ def _encode_flexible(
                     room -= records.size
                     out += _copied(records)
                 else:
-                    out = _put(pieces, records)
+                    out = _put(buffers, records)
             if diverging is None:
                 out.append(0)
             else:
@@ -160,7 +160,7 @@ def _encode_flexible(
                 out.append(0)
         out.append(0)
     out.append(0)
-    return pieces
+    return buffers
 
 
 def _copied(records: SizedRecords) -> bytes:
@@ -170,13 +170,13 @@ def _copied(records: SizedRecords) -> bytes:
     return data
 
 
-def _put(pieces: list[bytearray | SizedRecords], records: SizedRecords) -> bytearray:
-    """Add the records as a piece of their own; returns the buffer to go on in."""
-    pieces.append(records)
+def _put(buffers: list[bytearray | SizedRecords], records: SizedRecords) -> bytearray:
+    """Add the records as a buffer of their own; return the buffer to go on in."""
+    buffers.append(records)
     following = bytearray()
-    pieces.append(following)
+    buffers.append(following)
     return following
 
 
-def size_of(pieces: Iterable[bytearray | SizedRecords]) -> int:
-    return sum(len(piece) if isinstance(piece, bytearray) else piece.size for piece in pieces)
+def size_of(buffers: Iterable[bytearray | SizedRecords]) -> int:
+    return sum(len(buffer) if isinstance(buffer, bytearray) else buffer.size for buffer in buffers)

@@ -136,5 +136,5 @@ def _broker_synonyms(name: str, broker: BrokerValues) -> list[ConfigSynonym]:
     ]
     # Kafka leaves out what stands before the name itself: a topic whose retention comes from
     # log.retention.hours is described as having the default.
-    start = next((place for place, synonym in enumerate(found) if synonym.name == name), len(found))
+    start = next((position for position, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[start:]

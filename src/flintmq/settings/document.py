@@ -53,14 +53,14 @@ def _leaves(prefix: str, tree: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _text(value: object, place: str) -> str:
+def _text(value: object, location: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float, str)):
         return str(value)
     if isinstance(value, list):
-        return ",".join(_text(item, place) for item in value)
-    raise ConfigurationError(f"{place}: expected text, a number, true or false, or a list of these")
+        return ",".join(_text(item, location) for item in value)
+    raise ConfigurationError(f"{location}: expected text, a number, true or false, or a list of these")
 
 
 def _read_toml(file: SettingsFile) -> Any:

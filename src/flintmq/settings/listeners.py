@@ -77,8 +77,8 @@ def listener_faults(
     if len(set(addresses)) != len(addresses):
         return "two listeners have the same address"
     names = [item.name for item in listeners]
-    told = [item.name for item in advertised]
-    if len(set(told)) != len(told):
+    advertised_names = [item.name for item in advertised]
+    if len(set(advertised_names)) != len(advertised_names):
         return "advertised.listeners names a listener twice"
     for listener in advertised:
         if listener.name not in names:

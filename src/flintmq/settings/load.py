@@ -6,7 +6,7 @@
 
 Pure: the caller reads the file and the environment and passes what they hold. Invariant: what is loaded has
 passed every check, and every value knows where it came from; anything else is a ConfigurationError that names
-the place and suggests the near name.
+the location and suggests the near name.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class SettingOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GivenSetting:
-    """One text as somebody wrote it. `place` is what to call it in a message."""
+    """One text as somebody wrote it. `location` is what to call it in a message."""
 
     name: str
     text: str
     origin: SettingOrigin
-    place: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class LoadedValue:
     setting: Setting
     value: Any
     origin: SettingOrigin
-    place: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,17 @@ def load(
         ],
     )
     static: dict[str, str] = {}
-    places: dict[str, GivenSetting] = {}
+    locations: dict[str, GivenSetting] = {}
     warnings: list[str] = []
     listeners: tuple[Listener, ...] = BROKER_SETTINGS["listeners"].default
     for layer in layers:
-        texts = _settle(layer, listeners, places, warnings)
+        texts = _settle(layer, listeners, locations, warnings)
         if "listeners" in texts:
             listeners = parse_listeners(texts["listeners"])
         static = overlay(static, texts)
     broker = parse_broker_config(static)
     values = tuple(
-        _loaded(declared, broker, places if declared.name in static else {})
+        _loaded(declared, broker, locations if declared.name in static else {})
         for declared in BROKER_SETTINGS.values()
     )
     return LoadedSettings(broker, static, values, tuple(warnings))
@@ -133,7 +133,7 @@ def _variable(name: str, variable: str, environ: Mapping[str, str]) -> GivenSett
 def _settle(
     layer: Sequence[GivenSetting],
     below: tuple[Listener, ...],
-    places: dict[str, GivenSetting],
+    locations: dict[str, GivenSetting],
     warnings: list[str],
 ) -> dict[str, str]:
     """One layer's texts by setting name, checked. `below` are the listeners of the layers under it."""
@@ -141,7 +141,7 @@ def _settle(
     addresses: dict[str, GivenSetting] = {}
     for given in layer:
         if not is_known(given.name):
-            raise ConfigurationError(f"unknown setting {given.place}: {hint(given.name)}")
+            raise ConfigurationError(f"unknown setting {given.location}: {hint(given.name)}")
         if given.name in UNAVAILABLE:
             _warn_unavailable(given, warnings)
         elif given.name in (PORTS, HOSTNAME):
@@ -150,16 +150,18 @@ def _settle(
             declared = BROKER_SETTINGS[ALIASES.get(given.name, given.name)]
             if declared.name in texts and given.origin is not SettingOrigin.COMMAND_LINE:
                 raise ConfigurationError(
-                    f"{given.place} and {places[declared.name].place} set the same thing"
+                    f"{given.location} and {locations[declared.name].location} set the same thing"
                 )
             texts[declared.name] = _checked(declared, given)
-            places[declared.name] = given
+            locations[declared.name] = given
     if addresses:
         given = next(iter(addresses.values()))
         if "listeners" in texts:
-            raise ConfigurationError(f"{given.place} and {places['listeners'].place} both set the addresses")
+            raise ConfigurationError(
+                f"{given.location} and {locations['listeners'].location} both set the addresses"
+            )
         texts["listeners"] = _addresses(addresses, below)
-        places["listeners"] = given
+        locations["listeners"] = given
     return texts
 
 
@@ -167,14 +169,14 @@ def _checked(declared: Setting, given: GivenSetting) -> str:
     try:
         return declared.plain(given.text)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{given.place}: {error}") from None
+        raise ConfigurationError(f"{given.location}: {error}") from None
 
 
 def _warn_unavailable(given: GivenSetting, warnings: list[str]) -> None:
     # Asking for the absence of what is absent deserves no warning.
     if given.text.strip().lower() not in ("", "false", "0"):
         feature = UNAVAILABLE[given.name]
-        warnings.append(f"{given.place}: {feature} not available in this version, ignored")
+        warnings.append(f"{given.location}: {feature} not available in this version, ignored")
 
 
 def _addresses(given: Mapping[str, GivenSetting], below: Sequence[Listener]) -> str:
@@ -183,26 +185,26 @@ def _addresses(given: Mapping[str, GivenSetting], below: Sequence[Listener]) -> 
     hosts = list(dict.fromkeys(listener.host for listener in below))
     ports = list(dict.fromkeys(listener.port for listener in below))
     if others:
-        place = next(iter(given.values())).place
-        raise ConfigurationError(f"{place}: there are several named listeners, set `listeners` instead")
+        location = next(iter(given.values())).location
+        raise ConfigurationError(f"{location}: there are several named listeners, set `listeners` instead")
     if HOSTNAME in given:
         hosts = [given[HOSTNAME].text.strip().strip("[]")]
     if PORTS in given:
         parts = given[PORTS].text.strip().strip("[]").split(",")
         if not all(part.strip().isdecimal() and int(part) <= 65535 for part in parts):
-            raise ConfigurationError(f"{given[PORTS].place}: expected ports such as 9092,9094")
+            raise ConfigurationError(f"{given[PORTS].location}: expected ports such as 9092,9094")
         ports = [int(part) for part in parts]
     text = ",".join(str(listener) for listener in listeners_on(hosts, ports, name=name))
     try:
         BROKER_SETTINGS["listeners"].parse(text)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{next(iter(given.values())).place}: {error}") from None
+        raise ConfigurationError(f"{next(iter(given.values())).location}: {error}") from None
     return text
 
 
-def _loaded(declared: Setting, broker: BrokerConfig, places: Mapping[str, GivenSetting]) -> LoadedValue:
+def _loaded(declared: Setting, broker: BrokerConfig, locations: Mapping[str, GivenSetting]) -> LoadedValue:
     value = getattr(broker, declared.attribute)
-    given = places.get(declared.name)
+    given = locations.get(declared.name)
     if given is None:
         return LoadedValue(declared, value, SettingOrigin.DEFAULT, "default")
-    return LoadedValue(declared, value, given.origin, given.place)
+    return LoadedValue(declared, value, given.origin, given.location)

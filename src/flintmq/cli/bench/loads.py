@@ -123,18 +123,18 @@ class LoadGenerator:
             for partition in positions:
                 by_leader.setdefault(self._client.leader(self._topic, partition), []).append(partition)
             asked = time.perf_counter()
-            answers = self._client.exchange(
+            responses = self._client.exchange(
                 {node: self._fetch(partitions, positions) for node, partitions in by_leader.items()},
                 FetchResponse,
                 highest=_FETCH_VERSION,
                 timeout_s=_TIMEOUT_S,
             )
             measured.latencies_ms.append((time.perf_counter() - asked) * 1000)
-            for answer in answers.values():
-                if isinstance(answer, FlintError):
-                    raise answer
-                check(answer.error_code)
-                for topic in answer.responses:
+            for response in responses.values():
+                if isinstance(response, FlintError):
+                    raise response
+                check(response.error_code)
+                for topic in response.responses:
                     for partition_data in topic.partitions:
                         self._take(partition_data, positions, measured)
         measured.seconds = time.perf_counter() - began
@@ -178,15 +178,15 @@ class LoadGenerator:
     ) -> None:
         check(fetched.error_code, what=f"{self._topic}-{fetched.partition_index}")
         data = memoryview(fetched.records or b"")
-        place = 0
-        while place + HEADER_SIZE <= len(data):
-            header = read_header(data, place)
-            if place + header.size > len(data) or header.length < HEADER_SIZE - LENGTH_END:
+        position = 0
+        while position + HEADER_SIZE <= len(data):
+            header = read_header(data, position)
+            if position + header.size > len(data) or header.length < HEADER_SIZE - LENGTH_END:
                 break
             measured.records += header.record_count
             measured.data_bytes += header.size
             positions[fetched.partition_index] = header.last_offset + 1
-            place += header.size
+            position += header.size
 
 
 def _check_produced(response: ProduceResponse) -> None:

@@ -129,11 +129,11 @@ def command(
     found: dict[str, dict[str, Any]] = {
         "topic": {"partitions": partitions},
         "batch": {"records": batch.record_count, "bytes": len(batch.data), "codec": codec, "acks": acks},
-        "produce": _figures(written),
-        "consume": _figures(read),
+        "produce": _result_fields(written),
+        "consume": _result_fields(read),
     }
     if timed is not None:
-        found["single"] = _figures(timed)
+        found["single"] = _result_fields(timed)
     if as_json:
         print_json(found)
         return
@@ -159,7 +159,7 @@ def _delete(bootstrap: str, name: str) -> None:
         warn(f"topic {name} could not be deleted: {error}")
 
 
-def _figures(measured: LoadResult) -> dict[str, Any]:
+def _result_fields(measured: LoadResult) -> dict[str, Any]:
     p50, p99 = percentile(measured.latencies_ms, 0.5), percentile(measured.latencies_ms, 0.99)
     return {
         "records": measured.records,
@@ -171,12 +171,12 @@ def _figures(measured: LoadResult) -> dict[str, Any]:
     }
 
 
-def _row(load: str, figures: dict[str, Any]) -> tuple[str, ...]:
-    times = ["-" if figures[name] is None else f"{figures[name]:.3f}" for name in ("p50_ms", "p99_ms")]
+def _row(load: str, fields: dict[str, Any]) -> tuple[str, ...]:
+    times = ["-" if fields[name] is None else f"{fields[name]:.3f}" for name in ("p50_ms", "p99_ms")]
     return (
         load,
-        f"{figures['records']:,}",
-        f"{figures['records_per_s']:,.0f}",
-        f"{figures['mb_per_s']:,.1f}",
+        f"{fields['records']:,}",
+        f"{fields['records_per_s']:,.0f}",
+        f"{fields['mb_per_s']:,.1f}",
         *times,
     )

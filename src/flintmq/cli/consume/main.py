@@ -175,10 +175,12 @@ def _chosen(topic: TopicMetadata, partitions: Sequence[int]) -> list[int]:
 def _bounds(
     client: ClusterClient, topic: str, chosen: Sequence[int], *, read_committed: bool
 ) -> tuple[dict[int, int], dict[int, int]]:
-    places = [(topic, partition) for partition in chosen]
-    firsts = offsets(client, places, EARLIEST)
-    ends = offsets(client, places, LATEST, read_committed=read_committed)
-    return {place[1]: firsts[place] for place in places}, {place[1]: ends[place] for place in places}
+    topic_partitions = [(topic, partition) for partition in chosen]
+    firsts = offsets(client, topic_partitions, EARLIEST)
+    ends = offsets(client, topic_partitions, LATEST, read_committed=read_committed)
+    return {topic_partition[1]: firsts[topic_partition] for topic_partition in topic_partitions}, {
+        topic_partition[1]: ends[topic_partition] for topic_partition in topic_partitions
+    }
 
 
 def _positions(

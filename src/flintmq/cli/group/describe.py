@@ -72,23 +72,23 @@ def _describe(client: ClusterClient, name: str) -> dict[str, Any]:
         for topic, partitions in member.assignment.items()
         for partition in partitions
     }
-    places = sorted({*committed, *readers})
+    topic_partitions = sorted({*committed, *readers})
     topics = client.all_topics()
     # A topic may be gone, or a partition without a leader at the moment; the others are still asked.
     led = [
         (topic, partition)
-        for topic, partition in places
+        for topic, partition in topic_partitions
         if topic in topics and client.metadata.leader_of(topic, partition) >= 0
     ]
     ends = offsets(client, led, LATEST) if led else {}
     partitions = []
-    for place in places:
-        at, end = committed.get(place), ends.get(place)
-        reader = readers.get(place)
+    for topic_partition in topic_partitions:
+        at, end = committed.get(topic_partition), ends.get(topic_partition)
+        reader = readers.get(topic_partition)
         partitions.append(
             {
-                "topic": place[0],
-                "partition": place[1],
+                "topic": topic_partition[0],
+                "partition": topic_partition[1],
                 "committed": None if at is None else at.offset,
                 "metadata": None if at is None else at.metadata,
                 "end": end,

@@ -124,7 +124,7 @@ def command(
 
 
 def _places(client: ClusterClient, wanted: Sequence[tuple[str, list[int] | None]]) -> list[TopicPartition]:
-    places: dict[TopicPartition, None] = {}
+    topic_partitions: dict[TopicPartition, None] = {}
     for name, partitions in wanted:
         there = client.topic(name).partitions
         for partition in there if partitions is None else partitions:
@@ -133,22 +133,26 @@ def _places(client: ClusterClient, wanted: Sequence[tuple[str, list[int] | None]
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"{name} has no partition {partition}, only 0 to {len(there) - 1}",
                 )
-            places[name, partition] = None
-    return sorted(places)
+            topic_partitions[name, partition] = None
+    return sorted(topic_partitions)
 
 
 def _plan(
-    client: ClusterClient, group: str, places: Sequence[TopicPartition], target: ResetTarget
+    client: ClusterClient, group: str, topic_partitions: Sequence[TopicPartition], target: ResetTarget
 ) -> list[OffsetChange]:
-    committed = committed_offsets(client, group, places)
-    firsts, ends = offsets(client, places, EARLIEST), offsets(client, places, LATEST)
-    at_time = offsets(client, places, target.number) if target.scenario is ResetScenario.TIME else {}
+    committed = committed_offsets(client, group, topic_partitions)
+    firsts, ends = offsets(client, topic_partitions, EARLIEST), offsets(client, topic_partitions, LATEST)
+    at_time = (
+        offsets(client, topic_partitions, target.number) if target.scenario is ResetScenario.TIME else {}
+    )
     moves = []
-    for place in places:
-        topic, partition = place
-        before = committed[place].offset if place in committed else None
-        at = at_time.get(place, -1)
-        known = PartitionOffsets(before, firsts[place], ends[place], at if at >= 0 else None)
+    for topic_partition in topic_partitions:
+        topic, partition = topic_partition
+        before = committed[topic_partition].offset if topic_partition in committed else None
+        at = at_time.get(topic_partition, -1)
+        known = PartitionOffsets(
+            before, firsts[topic_partition], ends[topic_partition], at if at >= 0 else None
+        )
         moves.append(
             OffsetChange(topic, partition, before, reset_offset(target, known, f"{topic}-{partition}"))
         )

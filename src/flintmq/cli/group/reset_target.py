@@ -56,7 +56,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
     return name, sorted({int(number) for number in numbers})
 
 
-def reset_offset(target: ResetTarget, known: PartitionOffsets, place: str) -> int:
+def reset_offset(target: ResetTarget, known: PartitionOffsets, partition: str) -> int:
     """What lies outside of the log is moved to its nearest end: a consumer could not read from there."""
     if target.scenario is ResetScenario.EARLIEST:
         wanted = known.first
@@ -70,7 +70,7 @@ def reset_offset(target: ResetTarget, known: PartitionOffsets, place: str) -> in
         if known.committed is None:
             raise RequestError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{place}: the group has no offset there that could be shifted; choose another way to set it",
+                f"{partition}: the group has no offset there that could be shifted; choose another way to set it",
             )
         wanted = known.committed + target.number
     return min(max(wanted, known.first), known.end)

@@ -92,10 +92,10 @@ def files_in(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
     return [
-        os.path.join(folder, name)
-        for folder, _, names in sorted(os.walk(path))
+        os.path.join(directory, name)
+        for directory, _, names in sorted(os.walk(path))
         for name in sorted(names)
-        if kind_of(name) is not None and not folder.endswith(DELETED)
+        if kind_of(name) is not None and not directory.endswith(DELETED)
     ]
 
 

@@ -52,40 +52,40 @@ def logs_in(path: str) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for file in files_in(path):
         if kind_of(file) is FileKind.SEGMENT:
-            folder, name = os.path.split(file)
-            found.setdefault(folder or ".", []).append(int(os.path.splitext(name)[0]))
+            directory, name = os.path.split(file)
+            found.setdefault(directory or ".", []).append(int(os.path.splitext(name)[0]))
     return found
 
 
 def size_of(logs: dict[str, list[int]]) -> int:
-    return sum(_file_size(_path(folder, base)) for folder, bases in logs.items() for base in bases)
+    return sum(_file_size(_path(directory, base)) for directory, bases in logs.items() for base in bases)
 
 
-def verify(folder: str, wanted: Iterable[int], *, is_whole: bool, note: Note) -> VerifiedLog | None:
+def verify(directory: str, wanted: Iterable[int], *, is_whole: bool, note: Note) -> VerifiedLog | None:
     """Check these segments, or when `is_whole` all that there are by now; None if the folder is gone."""
     for attempt in range(_ATTEMPTS):
         try:
-            before = _segments(folder)
+            before = _segments(directory)
             bases = sorted(before) if is_whole else sorted(wanted)
-            verified = _verify(folder, bases, sorted(before), note)
-            if not verified.damaged or attempt + 1 == _ATTEMPTS or _segments(folder) == before:
+            verified = _verify(directory, bases, sorted(before), note)
+            if not verified.damaged or attempt + 1 == _ATTEMPTS or _segments(directory) == before:
                 return verified
         except FileNotFoundError:
-            if not os.path.isdir(folder):
+            if not os.path.isdir(directory):
                 return None
             if attempt + 1 == _ATTEMPTS:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _verify(folder: str, bases: list[int], all_bases: list[int], note: Note) -> VerifiedLog:
-    verified = VerifiedLog(folder)
+def _verify(directory: str, bases: list[int], all_bases: list[int], note: Note) -> VerifiedLog:
+    verified = VerifiedLog(directory)
     following = dict(pairwise(all_bases))
     descriptors = Descriptors(RealDisk(), 0)
     for base in bases:
-        segment = Segment(folder, base, descriptors, index_interval=0, created_ms=0)
+        segment = Segment(directory, base, descriptors, index_interval=0, created_ms=0)
         # ORDER: opened here, for reading only, BEFORE the segment would open it by itself.
-        file = RealDisk().open(_path(folder, base), writable=False)
+        file = RealDisk().open(_path(directory, base), writable=False)
         segment.file = file
         try:
             _verify_segment(segment, file, following.get(base), verified, note)
@@ -138,14 +138,14 @@ def _is_zero(file: RealFile, position: int, size: int) -> bool:
     return not any(any(file.pread(_ZEROS_STEP, at)) for at in range(position, size, _ZEROS_STEP))
 
 
-def _segments(folder: str) -> dict[int, tuple[int, int]]:
+def _segments(directory: str) -> dict[int, tuple[int, int]]:
     """By base offset, what tells a file from another that took its name; the newest is written to."""
     bases = sorted(
-        int(os.path.splitext(name)[0]) for name in os.listdir(folder) if kind_of(name) is FileKind.SEGMENT
+        int(os.path.splitext(name)[0]) for name in os.listdir(directory) if kind_of(name) is FileKind.SEGMENT
     )
     found: dict[int, tuple[int, int]] = {}
     for base in bases:
-        status = os.stat(_path(folder, base))
+        status = os.stat(_path(directory, base))
         found[base] = status.st_ino, 0 if base == bases[-1] else status.st_mtime_ns
     return found
 
@@ -157,5 +157,5 @@ def _file_size(path: str) -> int:
         return 0
 
 
-def _path(folder: str, base: int) -> str:
-    return os.path.join(folder, file_name(base, LOG))
+def _path(directory: str, base: int) -> str:
+    return os.path.join(directory, file_name(base, LOG))

@@ -75,8 +75,8 @@ def _verify_path(path: str) -> list[VerifiedLog]:
         )
     total, done, found = size_of(logs), 0, []
     with Progress() as progress:
-        for at, (folder, bases) in enumerate(logs.items(), 1):
-            words = f"verifying {os.path.basename(os.path.abspath(folder))} ({at} of {len(logs)})"
+        for at, (directory, bases) in enumerate(logs.items(), 1):
+            words = f"verifying {os.path.basename(os.path.abspath(directory))} ({at} of {len(logs)})"
 
             def note(count: int, words: str = words) -> None:
                 nonlocal done
@@ -84,9 +84,11 @@ def _verify_path(path: str) -> list[VerifiedLog]:
                 progress.tell_bytes(words, done, total)
 
             try:
-                verified = verify(folder, bases, is_whole=os.path.isdir(path), note=note)
+                verified = verify(directory, bases, is_whole=os.path.isdir(path), note=note)
             except OSError as error:
-                raise CommandFailure(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+                raise CommandFailure(
+                    f"{error.filename or directory} cannot be read: {error.strerror}"
+                ) from None
             if verified is not None:
                 found.append(verified)
     return found

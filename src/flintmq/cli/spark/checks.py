@@ -80,16 +80,16 @@ def check_java(environment: Mapping[str, str]) -> CheckResult:
         java = find_java(environment)
     except NoJava as error:
         return CheckResult("java", CheckState.BAD, "none that will do", str(error))
-    told = f"{java.version} by {java.origin}, {java.home}"
+    found = f"{java.version} by {java.origin}, {java.home}"
     given = environment.get("JAVA_HOME")
     if given and java.origin != "JAVA_HOME":
         return CheckResult(
             "java",
             CheckState.ADVICE,
-            told,
+            found,
             f"JAVA_HOME={given} will not do and is passed over here; Spark by itself would take it.",
         )
-    return CheckResult("java", CheckState.OK, told)
+    return CheckResult("java", CheckState.OK, found)
 
 
 def check_python(environment: Mapping[str, str]) -> CheckResult:

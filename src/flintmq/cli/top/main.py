@@ -98,8 +98,8 @@ def scrape(url: str) -> Scrape:
     connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", parts.path.rstrip("/") + "/metrics")
-        answer = connection.getresponse()
-        text = answer.read(_BYTES_MAX).decode(errors="replace")
+        response = connection.getresponse()
+        text = response.read(_BYTES_MAX).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise NoBrokerFailure(
@@ -108,8 +108,8 @@ def scrape(url: str) -> Scrape:
         ) from error
     finally:
         connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise CommandFailure(f"{url}/metrics answers {answer.status} {answer.reason}")
+    if response.status != http.HTTPStatus.OK:
+        raise CommandFailure(f"{url}/metrics answers {response.status} {response.reason}")
     try:
         found = parse(text)
     except ValueError as error:
@@ -122,18 +122,18 @@ def scrape(url: str) -> Scrape:
 def _print_lines(looks: Iterator[BrokerRates]) -> None:
     import json
 
-    for figures in looks:
-        click.echo(json.dumps(asdict(figures)))
+    for rates in looks:
+        click.echo(json.dumps(asdict(rates)))
 
 
-def _print(figures: BrokerRates) -> None:
-    width = max(len(name) for name, _ in summary_rows(figures))
-    for name, words in summary_rows(figures):
+def _print(rates: BrokerRates) -> None:
+    width = max(len(name) for name, _ in summary_rows(rates))
+    for name, words in summary_rows(rates):
         click.echo(f"{name:<{width}}  {words}")
     for columns, rows in (
-        (API_COLUMNS, api_rows(figures)),
-        (PARTITION_COLUMNS, partition_rows(figures)),
-        (CLIENT_COLUMNS, client_rows(figures)),
+        (API_COLUMNS, api_rows(rates)),
+        (PARTITION_COLUMNS, partition_rows(rates)),
+        (CLIENT_COLUMNS, client_rows(rates)),
     ):
         if rows:
             click.echo()
@@ -148,5 +148,5 @@ def _show(looks: Iterator[BrokerRates]) -> None:
     with console.status("looking…"):
         first = next(looks)
     with Live(screen(first), console=console, screen=True, auto_refresh=False) as live:
-        for figures in looks:
-            live.update(screen(figures), refresh=True)
+        for rates in looks:
+            live.update(screen(rates), refresh=True)

@@ -127,7 +127,7 @@ def _apis(before: Scrape, after: Scrape, elapsed_s: float) -> list[ApiRates]:
     buckets: dict[str, dict[float, float]] = {}
     for (api, bound), count in after.by("flintmq_request_seconds_bucket", "api", "le").items():
         buckets.setdefault(api, {})[float(bound)] = _increase(old_buckets.get((api, bound), 0.0), count)
-    figures = [
+    by_api = [
         ApiRates(
             name,
             per_s,
@@ -139,7 +139,7 @@ def _apis(before: Scrape, after: Scrape, elapsed_s: float) -> list[ApiRates]:
         )
         for name, per_s in requests.items()
     ]
-    return sorted(figures, key=lambda one: (-one.requests_per_s, one.name))
+    return sorted(by_api, key=lambda one: (-one.requests_per_s, one.name))
 
 
 def quantile_ms(share: float, buckets: Mapping[float, float]) -> float | None:

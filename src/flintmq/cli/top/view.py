@@ -19,33 +19,33 @@ PARTITION_COLUMNS = ("partition", "records/s", "size", "end offset")
 CLIENT_COLUMNS = ("client", "version", "connections")
 
 
-def summary_rows(figures: BrokerRates) -> list[tuple[str, str]]:
-    share = f" of {size(figures.budget_bytes)}" if figures.budget_bytes else ""
-    state = "ready" if figures.ready else "not ready"
-    offline = f", {figures.logs_offline} offline" if figures.logs_offline else ""
+def summary_rows(rates: BrokerRates) -> list[tuple[str, str]]:
+    share = f" of {size(rates.budget_bytes)}" if rates.budget_bytes else ""
+    state = "ready" if rates.ready else "not ready"
+    offline = f", {rates.logs_offline} offline" if rates.logs_offline else ""
     return [
-        ("broker", f"FlintMQ {figures.version}, {state}, up {duration_text(figures.uptime_s)}"),
-        ("traffic", f"{amount(figures.requests_per_s)} requests/s, {amount(figures.errors_per_s)} errors/s"),
+        ("broker", f"FlintMQ {rates.version}, {state}, up {duration_text(rates.uptime_s)}"),
+        ("traffic", f"{amount(rates.requests_per_s)} requests/s, {amount(rates.errors_per_s)} errors/s"),
         (
             "data",
-            f"in {rate(figures.bytes_in_per_s)} ({amount(figures.records_in_per_s)} records/s), "
-            f"out {rate(figures.bytes_out_per_s)}",
+            f"in {rate(rates.bytes_in_per_s)} ({amount(rates.records_in_per_s)} records/s), "
+            f"out {rate(rates.bytes_out_per_s)}",
         ),
-        ("clients", f"{figures.connections} connections, {figures.requests_in_flight} requests in flight"),
+        ("clients", f"{rates.connections} connections, {rates.requests_in_flight} requests in flight"),
         (
             "logs",
-            f"{figures.topics} topics, {figures.partitions} partitions{offline}, {size(figures.log_bytes)}",
+            f"{rates.topics} topics, {rates.partitions} partitions{offline}, {size(rates.log_bytes)}",
         ),
-        ("disk", f"{size(figures.disk_free_bytes)} free of {size(figures.disk_total_bytes)}"),
+        ("disk", f"{size(rates.disk_free_bytes)} free of {size(rates.disk_total_bytes)}"),
         (
             "process",
-            f"{figures.cpu_cores:.0%} of a core, {size(figures.resident_bytes)} resident, "
-            f"{size(figures.budget_used_bytes)}{share} for requests, loop late by {figures.loop_delay_ms:.1f} ms",
+            f"{rates.cpu_cores:.0%} of a core, {size(rates.resident_bytes)} resident, "
+            f"{size(rates.budget_used_bytes)}{share} for requests, loop late by {rates.loop_delay_ms:.1f} ms",
         ),
     ]
 
 
-def api_rows(figures: BrokerRates) -> list[Row]:
+def api_rows(rates: BrokerRates) -> list[Row]:
     return [
         (
             one.name,
@@ -56,37 +56,37 @@ def api_rows(figures: BrokerRates) -> list[Row]:
             _ms(one.p50_ms),
             _ms(one.p99_ms),
         )
-        for one in figures.apis
+        for one in rates.apis
     ]
 
 
-def partition_rows(figures: BrokerRates) -> list[Row]:
+def partition_rows(rates: BrokerRates) -> list[Row]:
     return [
         (f"{one.topic}-{one.partition}", amount(one.records_per_s), size(one.size_bytes), str(one.end_offset))
-        for one in figures.busiest_partitions
+        for one in rates.busiest_partitions
     ]
 
 
-def client_rows(figures: BrokerRates) -> list[Row]:
-    return [(one.software, one.version, str(one.connections)) for one in figures.clients]
+def client_rows(rates: BrokerRates) -> list[Row]:
+    return [(one.software, one.version, str(one.connections)) for one in rates.clients]
 
 
-def screen(figures: BrokerRates) -> RenderableType:
+def screen(rates: BrokerRates) -> RenderableType:
     from rich.columns import Columns
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     head = Table.grid(padding=(0, 2))
-    for name, words in summary_rows(figures):
+    for name, words in summary_rows(rates):
         head.add_row(Text(name, style="bold cyan"), Text(words))
     return Group(
         head,
-        _table(API_COLUMNS, api_rows(figures)),
+        _table(API_COLUMNS, api_rows(rates)),
         Columns(
             [
-                _table(PARTITION_COLUMNS, partition_rows(figures)),
-                _table(CLIENT_COLUMNS, client_rows(figures)),
+                _table(PARTITION_COLUMNS, partition_rows(rates)),
+                _table(CLIENT_COLUMNS, client_rows(rates)),
             ]
         ),
         Text("Ctrl-C ends", style="dim"),

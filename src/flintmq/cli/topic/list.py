@@ -49,14 +49,18 @@ def command(pattern: str | None, internal: bool, bootstrap: str, as_json: bool) 
         bytes_of = sizes(client, [topic.name for topic in topics])
     listed: list[dict[str, Any]] = []
     for topic in topics:
-        places = [(topic.name, index) for index in topic.partitions]
+        topic_partitions = [(topic.name, index) for index in topic.partitions]
         listed.append(
             {
                 "name": topic.name,
                 "partitions": len(topic.partitions),
                 "replication_factor": topic.replication_factor,
-                "records": sum(ends[place] - starts[place] for place in places if place in ends),
-                "bytes": sum(bytes_of.get(place, 0) for place in places),
+                "records": sum(
+                    ends[topic_partition] - starts[topic_partition]
+                    for topic_partition in topic_partitions
+                    if topic_partition in ends
+                ),
+                "bytes": sum(bytes_of.get(topic_partition, 0) for topic_partition in topic_partitions),
                 "internal": topic.is_internal,
             }
         )

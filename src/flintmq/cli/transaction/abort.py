@@ -58,13 +58,13 @@ def command(
     A hanging transaction, which no coordinator knows, is ended in one partition, by the three options; nobody is
     fenced. At a terminal you are asked first, unless you say --yes.
     """
-    place = (topic, partition, start_offset)
+    target = (topic, partition, start_offset)
     with open_client(bootstrap) as client:
-        match place:
+        match target:
             case (None, None, None) if transactional_id is not None:
                 aborted, words = _abort_by_id(client, transactional_id, yes)
             case (str(), int(), int()) if transactional_id is None:
-                aborted, words = _abort_hanging(client, *place, yes)
+                aborted, words = _abort_hanging(client, *target, yes)
             case _:
                 raise click.UsageError(
                     "say which with a transactional id, or with --topic, --partition and --start-offset."

@@ -146,13 +146,13 @@ def _ask(client: ClusterClient, tasks: Mapping[int, int]) -> dict[int, DescribeT
             node: DescribeTopicTaskRequest(task_id=task, max_wait_ms=_WAIT_MS) for node, task in tasks.items()
         }
         responses = client.exchange(requests, DescribeTopicTaskResponse, timeout_s=client.request_timeout_s)
-        told: dict[int, DescribeTopicTaskResponse] = {}
+        progress: dict[int, DescribeTopicTaskResponse] = {}
         for node, response in responses.items():
             if isinstance(response, FlintError):
                 raise response
             check(response.error_code, response.error_message)
-            told[node] = response
-        return told
+            progress[node] = response
+        return progress
 
     return client.attempt(ask)
 

@@ -73,7 +73,7 @@ class OpenTransaction(NamedTuple):
     """The time of its last record."""
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -181,26 +181,28 @@ def no_such_id(transactional_id: str) -> RequestError:
 # ---- by their partitions
 
 
-def open_transactions(client: ClusterClient, places: Iterable[TopicPartition]) -> list[OpenTransaction]:
+def open_transactions(
+    client: ClusterClient, topic_partitions: Iterable[TopicPartition]
+) -> list[OpenTransaction]:
     """Of these partitions, in their order. The topics must be known to the client."""
     found: dict[TopicPartition, list[OpenTransaction]] = {}
-    waiting = list(dict.fromkeys(places))
-    order = {place: at for at, place in enumerate(waiting)}
+    waiting = list(dict.fromkeys(topic_partitions))
+    order = {topic_partition: at for at, topic_partition in enumerate(waiting)}
     while waiting:
         batch, waiting = waiting[:_PARTITIONS_PER_REQUEST], waiting[_PARTITIONS_PER_REQUEST:]
-        told, left = client.attempt(lambda batch=batch: _describe(client, batch))  # type: ignore[misc]
-        found |= told
+        open_by_partition, left = client.attempt(lambda batch=batch: _describe(client, batch))  # type: ignore[misc]
+        found |= open_by_partition
         waiting = left + waiting
-    return [one for place in sorted(found, key=order.__getitem__) for one in found[place]]
+    return [one for topic_partition in sorted(found, key=order.__getitem__) for one in found[topic_partition]]
 
 
 def _describe(
-    client: ClusterClient, places: Sequence[TopicPartition]
+    client: ClusterClient, topic_partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, list[OpenTransaction]], list[TopicPartition]]:
     """One question to each leader; also the partitions that did not fit into an answer."""
     client.freshen()
     by_leader: dict[int, dict[str, list[int]]] = {}
-    for topic, index in places:
+    for topic, index in topic_partitions:
         by_leader.setdefault(client.leader(topic, index), {}).setdefault(topic, []).append(index)
     requests = {
         node: DescribeProducersRequest(
@@ -212,17 +214,19 @@ def _describe(
         for node, topics in by_leader.items()
     }
     responses = client.exchange(requests, DescribeProducersResponse, timeout_s=client.request_timeout_s)
-    told: dict[TopicPartition, list[OpenTransaction]] = {}
+    open_by_partition: dict[TopicPartition, list[OpenTransaction]] = {}
     for response in responses.values():
         if isinstance(response, FlintError):
             raise response
-        told |= _told(response)
-    return told, [place for place in places if place not in told]
+        open_by_partition |= _open_by_partition(response)
+    return open_by_partition, [
+        topic_partition for topic_partition in topic_partitions if topic_partition not in open_by_partition
+    ]
 
 
-def _told(response: DescribeProducersResponse) -> dict[TopicPartition, list[OpenTransaction]]:
+def _open_by_partition(response: DescribeProducersResponse) -> dict[TopicPartition, list[OpenTransaction]]:
     """Without those of which one answer cannot tell besides the others: they are asked for again."""
-    told: dict[TopicPartition, list[OpenTransaction]] = {}
+    open_by_partition: dict[TopicPartition, list[OpenTransaction]] = {}
     refused: RequestError | None = None
     for topic in response.topics:
         for one in topic.partitions:
@@ -233,14 +237,14 @@ def _told(response: DescribeProducersResponse) -> dict[TopicPartition, list[Open
                     raise
                 refused = error
                 continue
-            told[topic.name, one.partition_index] = [
+            open_by_partition[topic.name, one.partition_index] = [
                 _open(topic.name, one.partition_index, producer)
                 for producer in one.active_producers
                 if producer.current_txn_start_offset >= 0
             ]
-    if refused is not None and not told:
+    if refused is not None and not open_by_partition:
         raise refused
-    return told
+    return open_by_partition
 
 
 def _open(topic: str, partition: int, producer: Producer) -> OpenTransaction:
@@ -271,20 +275,20 @@ def owners(client: ClusterClient, found: Sequence[OpenTransaction]) -> dict[Open
     return {
         one: ids[one.producer_id]
         for one in found
-        if one.producer_id in described and one.place in described[one.producer_id].partitions
+        if one.producer_id in described and one.topic_partition in described[one.producer_id].partitions
     }
 
 
 def find_hanging(
-    client: ClusterClient, places: Collection[TopicPartition], *, older_than_ms: int
+    client: ClusterClient, topic_partitions: Collection[TopicPartition], *, older_than_ms: int
 ) -> list[OpenTransaction]:
     """Those whose last record is older than that, and which no coordinator knows."""
     oldest_ms = client.clock.now_ms() - older_than_ms
-    old = [one for one in open_transactions(client, places) if one.last_ms < oldest_ms]
+    old = [one for one in open_transactions(client, topic_partitions) if one.last_ms < oldest_ms]
     known = owners(client, old)
     hanging = [one for one in old if one not in known]
     # One that ended between the two questions was looked for in vain: it is not there any more.
-    still = set(open_transactions(client, dict.fromkeys(one.place for one in hanging)))
+    still = set(open_transactions(client, dict.fromkeys(one.topic_partition for one in hanging)))
     return [one for one in hanging if one in still]
 
 
@@ -304,14 +308,14 @@ def abort_hanging(client: ClusterClient, hanging: OpenTransaction) -> None:
 
     def ask() -> None:
         client.freshen()
-        leader = client.broker(client.leader(*hanging.place))
+        leader = client.broker(client.leader(*hanging.topic_partition))
         response = leader.call(
             WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, client.request_timeout_s
         )
         results = _codes(response)
-        if list(results) != [hanging.place]:
+        if list(results) != [hanging.topic_partition]:
             raise ProtocolError("the broker's answer is not about the marker that was sent")
-        check(results[hanging.place], what=f"{hanging.topic}-{hanging.partition}")
+        check(results[hanging.topic_partition], what=f"{hanging.topic}-{hanging.partition}")
 
     # A second one might end the next transaction of the producer.
     client.attempt(ask, repeatable=False)

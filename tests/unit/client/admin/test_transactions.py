@@ -188,7 +188,10 @@ def test_open_transactions_are_told_by_partition_and_those_of_ended_ones_left_ou
     ended = open_at(-1, producer_id=6)
     _, client = connected({DescribeProducersRequest: producers([ended, open_at(3)], [open_at(9)])})
     found = open_transactions(client, [("t", 1), ("t", 0)])
-    assert [(one.place, one.start_offset, one.epoch) for one in found] == [(("t", 1), 9, 2), (("t", 0), 3, 2)]
+    assert [(one.topic_partition, one.start_offset, one.epoch) for one in found] == [
+        (("t", 1), 9, 2),
+        (("t", 0), 3, 2),
+    ]
 
 
 def test_partitions_that_do_not_fit_into_one_answer_are_asked_for_again() -> None:
