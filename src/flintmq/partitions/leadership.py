@@ -1,51 +1,61 @@
-"""Whether this broker may answer for a partition, and what it knows of leader epochs (KIP-101, KIP-320).
+"""Whether this broker may serve a partition, and what it knows of leader epochs (KIP-101, KIP-320).
 
-One rule for every API that names a partition and the epoch its client believes in. Pure decisions over what
-`Partitions` and the image hold.
+One rule for every API that names a partition and the leader epoch its client knows. Pure decisions over what
+`LocalPartitions` and the image hold.
 """
 
 from __future__ import annotations
 
 from flintmq.errors import ErrorCode, LogOffline, RequestError
-from flintmq.metadata.image import ClusterImage
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 
+NO_LEADER_EPOCH = -1
+
 
 def led_partition(
-    partitions: LocalPartitions,
-    image: ClusterImage,
-    topic: str,
-    index: int,
-    *,
-    current_leader_epoch: int = -1,
+    partitions: LocalPartitions, topic: str | bytes, index: int, leader_epoch: int = NO_LEADER_EPOCH
 ) -> Partition:
-    """The partition, if it is led here in the epoch that the client knows (-1: it knows none)."""
-    partition = partitions.get(topic, index)
+    """Return a partition by its topic's name or id. Raise unless it is led here, in the client's leader epoch."""
+    # Looked up here and not by `get`: produce and fetch come this way for each partition.
+    partition = (
+        partitions.by_name.get((topic, index))
+        if isinstance(topic, str)
+        else partitions.by_id.get((topic, index))
+    )
     if partition is None:
-        known = image.topics.get(topic)
-        if known is not None and 0 <= index < len(known.partitions):
-            raise RequestError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is not led by this broker."
-            )
-        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist.")
+        raise _not_led(partitions, topic, index)
     if partition.log.offline is not None:
         raise LogOffline(partition.log.offline)
-    if current_leader_epoch not in (-1, partition.leader_epoch):
-        if current_leader_epoch < partition.leader_epoch:
+    if leader_epoch != NO_LEADER_EPOCH and leader_epoch != partition.leader_epoch:
+        if leader_epoch < partition.leader_epoch:
             raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, "The client knows an older leader epoch.")
         raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, "The client knows a newer leader epoch.")
     return partition
 
 
+def _not_led(partitions: LocalPartitions, topic: str | bytes, index: int) -> RequestError:
+    image = partitions.image
+    if isinstance(topic, str):
+        name, known = topic, image.topics.get(topic)
+    else:
+        known = image.topics_by_id.get(topic)
+        if known is None:
+            return RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = known.name
+    if known is not None and 0 <= index < len(known.partitions):
+        return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led by this broker.")
+    return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{index} does not exist.")
+
+
 def epoch_of_start(partition: Partition) -> int:
-    """The epoch of the first record, or the one in which it would be written; -1 if it is not known."""
+    """Return the epoch of the first record, or the one in which it would be written; -1 if it is not known."""
     log = partition.log
     return partition.leader_epoch if log.epochs.latest < 0 else log.epochs.epoch_of(log.start_offset)
 
 
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
-    """The largest known epoch ≤ `epoch` and the offset after its last record; (-1, -1) if undefined.
+    """Return the largest known epoch ≤ `epoch` and the offset after its last record; (-1, -1) if undefined.
 
     A log remembers an epoch from its first record on; the leader's own begins at the end of the log before.
     """

@@ -10,7 +10,7 @@ from flintmq.effects import Clock, Executor, Timers
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.image import ImageDelta, TopicImage
+from flintmq.metadata.image import ClusterImage, ImageDelta, TopicImage
 from flintmq.metadata.store import Put
 from flintmq.partitions.partition import Partition
 from flintmq.records.topic_partition import TopicPartition
@@ -45,8 +45,8 @@ class LocalPartitions:
         self._clock = clock
         self._timers = timers
         self._executor = executor
-        self._by_name: dict[TopicPartition, Partition] = {}
-        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self.by_name: dict[TopicPartition, Partition] = {}
+        self.by_id: dict[tuple[bytes, int], Partition] = {}
         self.opening: dict[Partition, None] = {}
         """Those whose topics want their batches opened; mostly none."""
         # Those that `flush.ms` flushes: an idle broker looks at no others.
@@ -55,16 +55,20 @@ class LocalPartitions:
         self._removals: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._by_name.values())
+        return iter(self.by_name.values())
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def get(self, topic: str | bytes, index: int) -> Partition | None:
         """By the topic's name, or by its id."""
         if isinstance(topic, str):
-            return self._by_name.get((topic, index))
-        return self._by_id.get((topic, index))
+            return self.by_name.get((topic, index))
+        return self.by_id.get((topic, index))
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._metadata.image
 
     # ---- life
 
@@ -116,8 +120,8 @@ class LocalPartitions:
             timers=self._timers,
             executor=self._executor,
         )
-        self._by_name[log.topic, log.partition] = partition
-        self._by_id[log.topic_id, log.partition] = partition
+        self.by_name[log.topic, log.partition] = partition
+        self.by_id[log.topic_id, log.partition] = partition
         self._configure(partition, log.config)
         return partition
 
@@ -160,11 +164,11 @@ class LocalPartitions:
         delay_s = self._configs.topic(topic.name).file_delete_delay_ms / 1000
         removers = []
         for index in range(len(topic.partitions)):
-            partition = self._by_id.pop((topic.id, index), None)
+            partition = self.by_id.pop((topic.id, index), None)
             if partition is None:
                 continue
-            if self._by_name.get((topic.name, index)) is partition:
-                del self._by_name[topic.name, index]
+            if self.by_name.get((topic.name, index)) is partition:
+                del self.by_name[topic.name, index]
             self._timed.pop(partition, None)
             self.opening.pop(partition, None)
             remover = self.folder.delete(topic.name, index)

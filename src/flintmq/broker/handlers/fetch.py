@@ -17,7 +17,7 @@ from flintmq.broker.request import Request
 from flintmq.broker.responses import finish_response, start_response
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
-from flintmq.partitions.leadership import end_of_epoch
+from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
@@ -100,17 +100,11 @@ class _Fetch:
         return size
 
     def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> FetchedPartition:
-        partition = self._services.partitions.get(wanted.topic, wanted.partition)
-        if partition is None:
-            if (
-                isinstance(wanted.topic, bytes)
-                and wanted.topic not in self._services.metadata.image.topics_by_id
-            ):
-                return FetchedPartition(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-            return FetchedPartition(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        log = partition.log
         try:
-            check_epoch(partition, wanted.leader_epoch)
+            partition = led_partition(
+                self._services.partitions, wanted.topic, wanted.partition, wanted.leader_epoch
+            )
+            log = partition.log
             diverging = self._divergence(partition, wanted)
             records = None
             aborted: Sequence[tuple[int, int]] | None = None
@@ -129,7 +123,9 @@ class _Fetch:
         except (FlintError, OSError) as error:
             code = error_code_of(error)
             if code in _OUR_FAULT:
-                logger.warning("reading %s at offset %d: %s", log.name, wanted.fetch_offset, error)
+                failed = self._services.partitions.get(wanted.topic, wanted.partition)
+                name = failed.log.name if failed is not None else "a partition"
+                logger.warning("reading %s at offset %d: %s", name, wanted.fetch_offset, error)
             return FetchedPartition(wanted.partition, code)
         return FetchedPartition(
             wanted.partition,
@@ -246,12 +242,3 @@ class _Fetch:
 def _aborted(log: Log, records: FileRange, offset: int) -> list[tuple[int, int]]:
     """As the protocol tells of them: whose, and from which offset on."""
     return [(one.producer_id, one.first_offset) for one in reader.aborted_transactions(log, records, offset)]
-
-
-def check_epoch(partition: Partition, leader_epoch: int) -> None:
-    """The leader epoch that a client believes in, or -1 (KIP-320)."""
-    if leader_epoch < 0 or leader_epoch == partition.leader_epoch:
-        return
-    if leader_epoch < partition.leader_epoch:
-        raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, "The client knows an older leader epoch.")
-    raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, "The client knows a newer leader epoch.")

@@ -20,6 +20,7 @@ from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
 from flintmq.metadata.topics import NewTopic
+from flintmq.partitions.leadership import led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.produce import ProducedPartition, ProduceRequest, decode_request, encode_response
 from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
@@ -150,13 +151,7 @@ class _Produce:
         return None
 
     def _partition(self, services: Services, topic: str | bytes, index: int) -> Partition:
-        partition = services.partitions.get(topic, index)
-        if partition is None:
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_ID
-                if isinstance(topic, bytes) and topic not in services.metadata.image.topics_by_id
-                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+        partition = led_partition(services.partitions, topic, index)
         if partition.is_internal:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by coordinators only."

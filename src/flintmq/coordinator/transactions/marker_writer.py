@@ -1,4 +1,4 @@
-"""Writing the ends of transactions to partitions that this broker leads."""
+"""Writes the markers of transactions to partitions that this broker leads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.effects import Clock
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.metrics import TransactionCounters
+from flintmq.partitions.leadership import led_partition
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.records.markers import Marker
 
@@ -29,19 +30,16 @@ class MarkerWriter:
         self.counters = counters or TransactionCounters()
 
     def is_awaited(self, topic: str, index: int, producer_id: int) -> bool:
-        """Whether a transaction of that producer is open there."""
+        """Return whether a transaction of that producer is open there."""
         partition = self._partitions.get(topic, index)
         return partition is not None and partition.log.producers.is_in_transaction(producer_id)
 
     def write(self, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done) -> None:
-        """`done` is called with NONE when the marker is visible, now or later, or with what kept it from that."""
-        partition = self._partitions.get(topic, index)
-        if partition is None:
-            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
+        """Write a marker. `done` is called with NONE once it is visible, or with what prevented that."""
         # Groups must learn which of their offsets count from now on.
         shard = self._groups.shard_at(index) if topic == self._groups.topic else None
         try:
+            partition = led_partition(self._partitions, topic, index)
             if shard is not None:
                 appended = shard.end_transaction(marker, bumps_epoch=bumps_epoch)
             else:

@@ -46,7 +46,7 @@ def _move(path: str, topic: str, index: int, services: Services) -> ErrorCode:
     if path != services.partitions.folder.path:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        led_partition(services.partitions, services.metadata.image, topic, index)
+        led_partition(services.partitions, topic, index)
     except RequestError as error:
         # Kafka kept its older code here for a replica that is elsewhere.
         elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode, FlintError, LogOffline, error_code_of
+from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
 from flintmq.storage.aborted_transactions import AbortedTransaction
@@ -66,9 +66,7 @@ class _Room:
 def _describe(topic: str, wanted: Wanted, isolation: Isolation, services: Services, room: _Room) -> Partition:
     index = wanted.partition_index
     try:
-        log = led_partition(services.partitions, services.metadata.image, topic, index).log
-        if log.offline is not None:
-            raise LogOffline(log.offline)
+        log = led_partition(services.partitions, topic, index).log
     except FlintError as error:
         return Partition(partition_index=index, error_code=error_code_of(error))
     described = Partition(

@@ -33,16 +33,15 @@ def handle(request: Request, message: MaintainTopicRequest, services: Services) 
 
 
 def _partitions(message: MaintainTopicRequest, services: Services) -> list[Partition]:
-    name, image = message.name, services.metadata.image
-    topic = image.topics.get(name)
+    name = message.name
+    topic = services.metadata.image.topics.get(name)
     if topic is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
     if message.partition_indexes is None:
         led = (services.partitions.get(name, index) for index in range(len(topic.partitions)))
         return [partition for partition in led if partition is not None]
     return [
-        led_partition(services.partitions, image, name, index)
-        for index in dict.fromkeys(message.partition_indexes)
+        led_partition(services.partitions, name, index) for index in dict.fromkeys(message.partition_indexes)
     ]
 
 

@@ -60,7 +60,7 @@ async def _delete(accepted: list[tuple[Result, Partition, int]], services: Servi
 
 
 def _partition(topic: str, index: int, services: Services) -> Partition:
-    partition = led_partition(services.partitions, services.metadata.image, topic, index)
+    partition = led_partition(services.partitions, topic, index)
     if services.metadata.image.topics[topic].is_internal:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of {topic} cannot be deleted.")
     return partition

@@ -7,7 +7,7 @@ than the request's version, is UNSUPPORTED_VERSION. What is found at or beyond t
 (the last stable offset for read_committed) counts as not found: offset -1. The leader epoch is told from
 version 4 on.
 
-Starts and ends are answered at once, because clients ask for them all the time; only lookups by time read the
+Starts and ends are known at once, because clients ask for them all the time; only lookups by time read the
 disk, in a thread.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
-Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 _SINCE_VERSION = {
@@ -46,9 +46,9 @@ _CONSUMER = -1
 
 
 class _Lookup(NamedTuple):
-    """A question that the disk must answer, and where the answer goes."""
+    """A lookup by timestamp, and the part of the response that it fills."""
 
-    answer: Answer
+    result: Result
     partition: Partition
     timestamp: int
 
@@ -63,31 +63,30 @@ def handle(
     lookups: list[_Lookup] = []
     topics = []
     for topic in message.topics:
-        answers = []
+        results = []
         for wanted in topic.partitions:
-            answer = Answer(partition_index=wanted.partition_index)
-            answers.append(answer)
+            result = Result(partition_index=wanted.partition_index)
+            results.append(result)
             if (topic.name, wanted.partition_index) in repeated:
-                answer.error_code = ErrorCode.INVALID_REQUEST
+                result.error_code = ErrorCode.INVALID_REQUEST
             elif wanted.timestamp < 0 and request.version < _SINCE_VERSION.get(wanted.timestamp, 1 << 15):
-                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+                result.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 try:
                     partition = led_partition(
                         services.partitions,
-                        services.metadata.image,
                         topic.name,
                         wanted.partition_index,
-                        current_leader_epoch=wanted.current_leader_epoch,
+                        wanted.current_leader_epoch,
                     )
                 except FlintError as error:
-                    answer.error_code = error_code_of(error)
+                    result.error_code = error_code_of(error)
                     continue
                 if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-                    lookups.append(_Lookup(answer, partition, wanted.timestamp))
+                    lookups.append(_Lookup(result, partition, wanted.timestamp))
                 else:
-                    _tell(request, answer, *_known(partition, wanted.timestamp, isolation))
-        topics.append(Topic(name=topic.name, partitions=answers))
+                    _set(request, result, *_known(partition, wanted.timestamp, isolation))
+        topics.append(Topic(name=topic.name, partitions=results))
     response = ListOffsetsResponse(topics=topics)
     return _look_up(request, response, lookups, isolation, services) if lookups else response
 
@@ -100,8 +99,8 @@ def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:
     repeated: set[TopicPartition] = set()
     for topic in message.topics:
         for wanted in topic.partitions:
-            place = (topic.name, wanted.partition_index)
-            (repeated if place in seen else seen).add(place)
+            named = (topic.name, wanted.partition_index)
+            (repeated if named in seen else seen).add(named)
     return repeated
 
 
@@ -121,11 +120,11 @@ def _visible_end(log: Log, isolation: Isolation) -> int:
     return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.end_offset
 
 
-def _tell(request: Request, answer: Answer, timestamp: int, offset: int, epoch: int) -> None:
-    answer.timestamp = timestamp
-    answer.offset = offset
+def _set(request: Request, result: Result, timestamp: int, offset: int, epoch: int) -> None:
+    result.timestamp = timestamp
+    result.offset = offset
     if request.version >= _FIRST_WITH_EPOCH:
-        answer.leader_epoch = epoch
+        result.leader_epoch = epoch
 
 
 async def _look_up(
@@ -135,7 +134,7 @@ async def _look_up(
     isolation: Isolation,
     services: Services,
 ) -> ListOffsetsResponse:
-    for answer, partition, timestamp in lookups:
+    for result, partition, timestamp in lookups:
         log = partition.log
         # The end is taken first: what is appended while the disk is read was not there when the client asked.
         visible_end = _visible_end(log, isolation)
@@ -147,8 +146,8 @@ async def _look_up(
                     services.executor, offset_for_time, log, timestamp
                 )
         except (FlintError, OSError) as error:
-            answer.error_code = error_code_of(error)
+            result.error_code = error_code_of(error)
             continue
         if found is not None and found.offset < visible_end:
-            _tell(request, answer, found.timestamp, found.offset, found.leader_epoch)
+            _set(request, result, found.timestamp, found.offset, found.leader_epoch)
     return response

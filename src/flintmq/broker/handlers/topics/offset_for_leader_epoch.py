@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def handle(
@@ -37,18 +37,12 @@ def handle(
 
 def _end(
     topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, services: Services
-) -> Answer:
+) -> EpochEnd:
     try:
-        partition = led_partition(
-            services.partitions,
-            services.metadata.image,
-            topic,
-            wanted.partition,
-            current_leader_epoch=wanted.current_leader_epoch,
-        )
+        partition = led_partition(services.partitions, topic, wanted.partition, wanted.current_leader_epoch)
     except FlintError as error:
-        return Answer(
+        return EpochEnd(
             partition=wanted.partition, error_code=error_code_of(error), leader_epoch=-1, end_offset=-1
         )
     epoch, end_offset = end_of_epoch(partition, wanted.leader_epoch)
-    return Answer(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+    return EpochEnd(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

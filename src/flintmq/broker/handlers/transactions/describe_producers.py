@@ -39,7 +39,7 @@ def handle(
 def _describe(topic: str, index: int, services: Services, room: int) -> Partition:
     try:
         check_name(topic)
-        partition = led_partition(services.partitions, services.metadata.image, topic, index)
+        partition = led_partition(services.partitions, topic, index)
         if len(partition.log.producers) > room:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
