@@ -9,6 +9,8 @@ with `toolchain:`, so that a run without the tool cannot be taken for a full one
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -22,6 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("default run", derandomize=not config.getoption("--long"))
     settings.load_profile("default run")
+    # A shell without job control starts its background jobs with SIGINT ignored, and so would be every process that
+    # a test starts and ends with Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -343,14 +343,7 @@ def test_consuming_what_is_not_there_does_not_create_it(flintmq: Flintmq) -> Non
 
 def start_consumer(broker: BrokerProcess, *args: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "flintmq", "consume", *args, "-b", broker.address]
-    # A test run in the background of a shell hands on an ignored SIGINT; a terminal does not.
-    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment()
-        )
-    finally:
-        signal.signal(signal.SIGINT, ignored)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
 
 
 def test_consume_waits_for_more_and_ends_cleanly_on_ctrl_c(

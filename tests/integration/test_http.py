@@ -144,9 +144,22 @@ def test_without_the_listener_the_broker_works(start_broker: StartBroker) -> Non
         assert wire.metadata().brokers
 
 
-def test_clients_are_answered_while_a_thousand_partitions_are_scraped(
-    broker: BrokerProcess, wire: Wire
-) -> None:
+def test_clients_are_answered_while_a_thousand_partitions_are_scraped(start_broker: StartBroker) -> None:
+    # A client of another test that looks for its broker on this port may bring a topic of its own; with the default
+    # of `flint.metrics.partitions.max` one partition more would take a series from this topic.
+    broker = start_broker(*FREE_PORT, "--set", f"flint.metrics.partitions.max={2 * PARTITIONS}")
+    with Wire(broker.address) as wire:
+        last = scrape_under_load(broker, wire)
+    sizes = [labels for labels, _ in last.samples["flintmq_log_size_bytes"] if labels["topic"] == "many"]
+    assert len(sizes) == PARTITIONS
+    # Wide, for machines that are busy with other tests; how long one slice takes is tested by processor time.
+    assert last.total("flintmq_request_seconds_bucket", api="Produce", le="0.5") == last.total(
+        "flintmq_request_seconds_count", api="Produce"
+    )
+
+
+def scrape_under_load(broker: BrokerProcess, wire: Wire) -> Scrape:
+    """Write to one of many partitions until the broker was scraped a few times; return the last scrape."""
     wire.create_topic("many", PARTITIONS)
     over = threading.Event()
     scrapes: list[Scrape] = []
@@ -164,9 +177,4 @@ def test_clients_are_answered_while_a_thousand_partitions_are_scraped(
     finally:
         over.set()
         scraper.join()
-    last = scrapes[-1]
-    assert len(last.samples["flintmq_log_size_bytes"]) == PARTITIONS
-    # Wide, for machines that are busy with other tests; how long one slice takes is tested by processor time.
-    assert last.total("flintmq_request_seconds_bucket", api="Produce", le="0.5") == last.total(
-        "flintmq_request_seconds_count", api="Produce"
-    )
+    return scrapes[-1]
