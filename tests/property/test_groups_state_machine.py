@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from flintmq.coordinator.groups import GroupSettings
 from flintmq.coordinator.groups.group import Group, GroupState
 from flintmq.coordinator.groups.records import GroupKey, read_key
-from flintmq.coordinator.runtime.machine import Decision, Stored, Token
+from flintmq.coordinator.runtime.machine import Decision, StoredRecord, Token
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from unit.coordinator.groups.world import Marker, World, subscription
@@ -72,7 +72,7 @@ class WatchedWorld(World):
         if self.refused_count > refused_count:
             self._unrecorded = set(GROUPS)
         for record in self.log[end:]:
-            key = read_key(record.key) if isinstance(record, Stored) else None
+            key = read_key(record.key) if isinstance(record, StoredRecord) else None
             if isinstance(key, GroupKey):
                 self._unrecorded.discard(key.group)
         for group_id in GROUPS:
@@ -82,7 +82,7 @@ class WatchedWorld(World):
             elif group.state in (GroupState.STABLE, GroupState.EMPTY) and group_id not in self._unrecorded:
                 self.durable[group_id] = durable(group)
 
-    def start(self, log: Sequence[Stored | Marker]) -> None:
+    def start(self, log: Sequence[StoredRecord | Marker]) -> None:
         self._unrecorded = set()
         super().start(log)
 
@@ -193,7 +193,7 @@ class GroupsStories(RuleBasedStateMachine):
         self.everyone[who] = Actor(*CAST[who])
 
     def _hear(self, actor: Actor) -> None:
-        joined = self.world.replies.get(actor.join)
+        joined = self.world.responses.get(actor.join)
         if isinstance(joined, JoinGroupResponse):
             actor.join = 0
             if joined.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -204,7 +204,7 @@ class GroupsStories(RuleBasedStateMachine):
                 actor.generation = joined.generation_id
                 is_leader = joined.leader == joined.member_id and not joined.skip_assignment
                 actor.leads = tuple(one.member_id for one in joined.members) if is_leader else None
-        synced = self.world.replies.get(actor.sync)
+        synced = self.world.responses.get(actor.sync)
         if isinstance(synced, SyncGroupResponse):
             actor.sync = 0
             if synced.error_code == ErrorCode.NONE and synced.assignment:
@@ -318,29 +318,31 @@ class GroupsStories(RuleBasedStateMachine):
         ]
 
 
-def compaction(log: list[Stored | Marker]) -> list[Stored | Marker]:
+def compaction(log: list[StoredRecord | Marker]) -> list[StoredRecord | Marker]:
     """Of each key the last record that counts, up to the first transaction that is open."""
     ends: dict[int, list[tuple[int, bool]]] = {}
     for at, record in enumerate(log):
-        if not isinstance(record, Stored):
+        if not isinstance(record, StoredRecord):
             ends.setdefault(record[0], []).append((at, record[1]))
 
-    def outcome(at: int, stored: Stored) -> bool | None:
+    def outcome(at: int, stored: StoredRecord) -> bool | None:
         if stored.producer_id == -1:
             return True
         return next((committed for end, committed in ends.get(stored.producer_id, []) if end > at), None)
 
-    outcomes = [outcome(at, record) if isinstance(record, Stored) else True for at, record in enumerate(log)]
+    outcomes = [
+        outcome(at, record) if isinstance(record, StoredRecord) else True for at, record in enumerate(log)
+    ]
     stable_end = outcomes.index(None) if None in outcomes else len(log)
     last = {
         record.key: at
         for at, record in enumerate(log[:stable_end])
-        if isinstance(record, Stored) and outcomes[at]
+        if isinstance(record, StoredRecord) and outcomes[at]
     }
     return [
         record
         for at, record in enumerate(log)
-        if at >= stable_end or not isinstance(record, Stored) or last.get(record.key) == at
+        if at >= stable_end or not isinstance(record, StoredRecord) or last.get(record.key) == at
     ]
 
 

@@ -306,7 +306,7 @@ class Zombies(RuleBasedStateMachine):
             transactional_id=ID, producer_id=identity[0], producer_epoch=identity[1], committed=True
         )
         decision = machine.end(TOKEN, request, version, new_producer_id=10**6, now_ms=self.driver.now_ms)
-        return bool(decision.entries)
+        return bool(decision.records)
 
 
 def durable(machine: TransactionMachine, settings: TransactionSettings) -> Transaction | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from flintmq import __version__
-from flintmq.app.broker import Started
+from flintmq.app.broker import StartupReport
 from flintmq.settings import Listener
 from flintmq.settings.listeners import LOOPBACK
 from flintmq.storage.log_dir import CLEAN_SHUTDOWN, FORMAT_FILE
@@ -25,12 +25,12 @@ def addresses(listeners: Iterable[Listener]) -> list[str]:
     return [str(Listener(one.name, one.host or "0.0.0.0", one.port)).partition("://")[2] for one in listeners]
 
 
-def ready_line(started: Started) -> str:
+def ready_line(started: StartupReport) -> str:
     """For programs that wait for the broker: one line that begins with `ready`, then every address."""
     return f"ready {' '.join(addresses(started.listeners))} in {started.took_ms:.0f} ms"
 
 
-def banner(started: Started, data_dir: str) -> list[str]:
+def banner(started: StartupReport, data_dir: str) -> list[str]:
     """For people."""
     partitions = "1 partition" if started.partitions == 1 else f"{started.partitions} partitions"
     rows = [
@@ -76,11 +76,11 @@ class StartWatch:
     """Says every few seconds that the start still goes on, and why it may take long. Quiet if it is short."""
 
     def __init__(self, data_dir: str, say: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
-        folder = os.path.abspath(data_dir)
-        unclean = os.path.exists(f"{folder}/{FORMAT_FILE}") and not os.path.exists(
-            f"{folder}/{CLEAN_SHUTDOWN}"
+        directory = os.path.abspath(data_dir)
+        unclean = os.path.exists(f"{directory}/{FORMAT_FILE}") and not os.path.exists(
+            f"{directory}/{CLEAN_SHUTDOWN}"
         )
-        self._words = f"checking the logs in {folder}" if unclean else f"opening the logs in {folder}"
+        self._words = f"checking the logs in {directory}" if unclean else f"opening the logs in {directory}"
         self._reason = ", because the last stop was not an orderly one" if unclean else ""
         self._say = say
         self._patience_s = patience_s

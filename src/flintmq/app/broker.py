@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.observability.health import Phase
+from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
@@ -37,7 +38,7 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
-from flintmq.server.connection import Dispatch
+from flintmq.server.connection import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import Listener, LoadedSettings
 from flintmq.storage.log import Log
@@ -52,8 +53,8 @@ _DESCRIPTORS_RESERVED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """What there is to say once clients may connect."""
+class StartupReport:
+    """What is reported once clients may connect."""
 
     listeners: list[Listener]
     cluster_id: str
@@ -61,7 +62,7 @@ class Started:
     recovered: list[tuple[Log, RecoveryReport]]
     took_ms: float
     http: str | None = None
-    """Where metrics and health are told, if they are."""
+    """Where metrics and health are served, if they are."""
 
 
 class Broker:
@@ -71,7 +72,7 @@ class Broker:
         *,
         clock: Clock | None = None,
         disk: Disk | None = None,
-        around: Callable[[Dispatcher, Services], Dispatch] | None = None,
+        around: Callable[[Dispatcher, Services], RequestDispatcher] | None = None,
         owns_process: bool = True,
     ) -> None:
         """`around` may put something between the server and the dispatcher.
@@ -79,6 +80,8 @@ class Broker:
         A broker that does not own its process leaves the process's limits, collector and log level alone.
         """
         self._clock = clock or SystemClock()
+        self._random = SystemRandom()
+        self._counters = Counters()
         self._disk = disk or RealDisk()
         self._around = around
         self._owns_process = owns_process
@@ -87,14 +90,14 @@ class Broker:
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._level = loaded.broker.flint_log_level
         self._telemetry: Telemetry | None = None
-        self._folder: LogDir | None = None
+        self._log_dir: LogDir | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
         self._checkpointing = False
         self.failed: asyncio.Event = asyncio.Event()
 
-    async def start(self) -> Started:
+    async def start(self) -> StartupReport:
         self._loop = asyncio.get_running_loop()
         self._executor = LoopExecutor(self._loop, self._config.background_threads)
         try:
@@ -105,163 +108,216 @@ class Broker:
             self._release()
             raise
 
-    async def _start(self) -> Started:
+    async def _start(self) -> StartupReport:
         began = time.monotonic()
-        config, loop, executor, path = self._config, self._loop, self._executor, self._path
-        clock, random, disk = self._clock, SystemRandom(), self._disk
-        self._lock = lock_folder(path)
-        counters = Counters()
-        self._telemetry = telemetry = Telemetry(
-            self._loaded, path, counters=counters, clock=clock, disk=disk, executor=executor, loop=loop
-        )
-        parts = telemetry.parts
-        # ORDER: before anything that may take long, so that whoever asks is told why it does.
-        await telemetry.start(optional=not self._owns_process)
-        folder = self._folder = LogDir(
-            path,
-            disk=disk,
-            clock=clock,
-            executor=executor,
-            descriptors=self._segment_descriptors(),
-            threads=config.num_recovery_threads_per_data_dir,
-            counters=counters.logs,
-        )
-        folder.check_format()
-        store = await LocalMetadataStore.open(
-            f"{path}/metadata", disk=disk, clock=clock, timers=loop, executor=executor, on_fatal=self._fatal
-        )
-        self._metadata = metadata = ClusterMetadata(store, on_fatal=self._fatal)
-        await metadata.start()
-        await _ensure_cluster_id(metadata, random.bytes(16))
-        configs = Configs(metadata.image, self._loaded.static, config.node_id)
-        self._partitions = parts.partitions = LocalPartitions(
-            node_id=config.node_id,
-            metadata=metadata,
-            configs=configs,
-            folder=folder,
-            clock=clock,
-            timers=loop,
-            executor=executor,
-        )
-        parts.metadata, parts.phase = metadata, Phase.RECOVERING
-        recovering = time.monotonic()
-        recovered = await self._partitions.load()
-        parts.recovered([report for _, report in recovered], time.monotonic() - recovering)
-        self._upkeep = parts.upkeep = MaintenanceScheduler(
-            self._partitions,
-            CompactionProcess(),
-            clock=clock,
-            executor=executor,
-            config=lambda: configs.broker,
-        )
-        topics = Topics(metadata, configs, random, config.node_id)
-        self._groups = GroupCoordinator(
-            lambda: configs.broker,
-            metadata=metadata,
-            topics=topics,
-            partitions=self._partitions,
-            clock=clock,
-            timers=loop,
-            executor=executor,
-        )
-        self._groups.start()
-        producer_ids = ProducerIds(metadata)
-        markers = MarkerWriter(self._partitions, self._groups, clock, counters.transactions)
-        self._transactions = parts.transactions = TransactionCoordinator(
-            lambda: configs.broker,
-            markers=markers,
-            producer_ids=producer_ids,
-            metadata=metadata,
-            topics=topics,
-            partitions=self._partitions,
-            clock=clock,
-            timers=loop,
-            executor=executor,
-        )
+        self._lock = lock_directory(self._path)
+        # ORDER: before anything that may take long, so that health checks see why it does.
+        telemetry = await self._start_telemetry()
+        self._open_log_dir()
+        await self._open_metadata()
+        recovered = await self._open_partitions()
+        self._create_maintenance()
+        self._start_groups()
         # ORDER: after the groups, some of whose offsets may wait for the ends of transactions.
-        self._transactions.start()
-        services = Services(
-            node_id=config.node_id,
-            metadata=metadata,
-            topics=topics,
-            partitions=self._partitions,
-            maintenance=self._upkeep,
-            groups=self._groups,
-            transactions=self._transactions,
-            markers=markers,
-            configs=configs,
-            producer_ids=producer_ids,
-            sessions=FetchSessions(
-                clock=clock, random=random, slots=config.max_incremental_fetch_session_cache_slots
-            ),
-            endpoints=Endpoints(
-                node_id=config.node_id, rack=config.broker_rack, advertised=config.advertised_listeners
-            ),
-            clock=clock,
-            timers=loop,
-            random=random,
-            executor=executor,
-            disk=disk,
-            counters=counters,
-        )
-        self._configs = configs
-        metadata.subscribe(self._follow_settings)
-        self._apply_settings()
-        self._dispatcher = dispatcher = Dispatcher(services)
-        outer = dispatcher if self._around is None else self._around(dispatcher, services)
-        self._server = Server(
-            loop=loop,
-            dispatcher=outer,
-            executor=executor,
-            config=lambda: configs.broker,
-            counters=counters.connections,
-        )
-        await self._server.start()
-        parts.server, parts.sessions, parts.phase = self._server, services.sessions, Phase.RUNNING
-        self._schedule()
+        self._start_transactions()
+        services = self._create_services()
+        self._follow_settings()
+        await self._start_server(services)
+        self._schedule_housekeeping()
         if self._owns_process:
             # What lives until now lives as long as the broker: the collector need not look at it again.
             gc.freeze()
-        return Started(
+        return StartupReport(
             self._server.bound,
-            metadata.image.cluster_id,
+            self._metadata.image.cluster_id,
             len(self._partitions),
             recovered,
             (time.monotonic() - began) * 1000,
             telemetry.url,
         )
 
+    # ---- the steps of a start, in their order
+
+    async def _start_telemetry(self) -> Telemetry:
+        self._telemetry = telemetry = Telemetry(
+            self._loaded,
+            self._path,
+            counters=self._counters,
+            clock=self._clock,
+            disk=self._disk,
+            executor=self._executor,
+            loop=self._loop,
+        )
+        await telemetry.start(optional=not self._owns_process)
+        return telemetry
+
+    def _open_log_dir(self) -> None:
+        self._log_dir = LogDir(
+            self._path,
+            disk=self._disk,
+            clock=self._clock,
+            executor=self._executor,
+            descriptors=self._segment_descriptors(),
+            threads=self._config.num_recovery_threads_per_data_dir,
+            counters=self._counters.logs,
+        )
+        self._log_dir.check_format()
+
+    async def _open_metadata(self) -> None:
+        store = await LocalMetadataStore.open(
+            f"{self._path}/metadata",
+            disk=self._disk,
+            clock=self._clock,
+            timers=self._loop,
+            executor=self._executor,
+            on_fatal=self._fatal,
+        )
+        self._metadata = metadata = ClusterMetadata(store, on_fatal=self._fatal)
+        await metadata.start()
+        await _ensure_cluster_id(metadata, self._random.bytes(16))
+        self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
+        self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
+        self._producer_ids = ProducerIds(metadata)
+
+    async def _open_partitions(self) -> list[tuple[Log, RecoveryReport]]:
+        assert self._log_dir is not None
+        parts = self._sources
+        self._partitions = parts.partitions = LocalPartitions(
+            node_id=self._config.node_id,
+            metadata=self._metadata,
+            configs=self._configs,
+            log_dir=self._log_dir,
+            clock=self._clock,
+            timers=self._loop,
+            executor=self._executor,
+        )
+        parts.metadata, parts.phase = self._metadata, Phase.RECOVERING
+        began = time.monotonic()
+        recovered = await self._partitions.load()
+        parts.recovered([report for _, report in recovered], time.monotonic() - began)
+        return recovered
+
+    def _create_maintenance(self) -> None:
+        self._maintenance = self._sources.maintenance = MaintenanceScheduler(
+            self._partitions,
+            CompactionProcess(),
+            clock=self._clock,
+            executor=self._executor,
+            config=lambda: self._configs.broker,
+        )
+
+    def _start_groups(self) -> None:
+        self._groups = GroupCoordinator(
+            lambda: self._configs.broker,
+            metadata=self._metadata,
+            topics=self._topics,
+            partitions=self._partitions,
+            clock=self._clock,
+            timers=self._loop,
+            executor=self._executor,
+        )
+        self._groups.start()
+
+    def _start_transactions(self) -> None:
+        self._markers = MarkerWriter(self._partitions, self._groups, self._clock, self._counters.transactions)
+        self._transactions = self._sources.transactions = TransactionCoordinator(
+            lambda: self._configs.broker,
+            markers=self._markers,
+            producer_ids=self._producer_ids,
+            metadata=self._metadata,
+            topics=self._topics,
+            partitions=self._partitions,
+            clock=self._clock,
+            timers=self._loop,
+            executor=self._executor,
+        )
+        self._transactions.start()
+
+    def _create_services(self) -> Services:
+        config = self._config
+        return Services(
+            node_id=config.node_id,
+            metadata=self._metadata,
+            topics=self._topics,
+            partitions=self._partitions,
+            maintenance=self._maintenance,
+            groups=self._groups,
+            transactions=self._transactions,
+            markers=self._markers,
+            configs=self._configs,
+            producer_ids=self._producer_ids,
+            sessions=FetchSessions(
+                clock=self._clock,
+                random=self._random,
+                slots=config.max_incremental_fetch_session_cache_slots,
+            ),
+            endpoints=Endpoints(
+                node_id=config.node_id, rack=config.broker_rack, advertised=config.advertised_listeners
+            ),
+            clock=self._clock,
+            timers=self._loop,
+            random=self._random,
+            executor=self._executor,
+            disk=self._disk,
+            counters=self._counters,
+        )
+
+    def _follow_settings(self) -> None:
+        """ORDER: after the partitions' subscription, which brings the configuration up to date."""
+        self._metadata.subscribe(self._settings_changed)
+        self._apply_settings()
+
+    async def _start_server(self, services: Services) -> None:
+        self._dispatcher = dispatcher = Dispatcher(services)
+        self._server = Server(
+            loop=self._loop,
+            dispatcher=dispatcher if self._around is None else self._around(dispatcher, services),
+            executor=self._executor,
+            config=lambda: self._configs.broker,
+            counters=self._counters.connections,
+        )
+        await self._server.start()
+        sources = self._sources
+        sources.server, sources.sessions, sources.phase = self._server, services.sessions, Phase.RUNNING
+
+    # ---- running
+
+    @property
+    def _sources(self) -> MetricsSources:
+        assert self._telemetry is not None
+        return self._telemetry.parts
+
     def progress(self) -> tuple[int, int]:
-        """How many logs are open, and of how many. From any thread."""
-        return (len(self._folder.logs), self._folder.assigned) if self._folder is not None else (0, 0)
+        """Return how many logs are open, and of how many. May be called from any thread."""
+        return (len(self._log_dir.logs), self._log_dir.assigned) if self._log_dir is not None else (0, 0)
 
     async def stop(self) -> None:
-        """Drain, flush, and leave the promise of a clean stop."""
+        """Drain, flush, and write the clean-shutdown marker."""
         if self._tick is not None:
             self._tick.cancel()
         assert self._telemetry is not None
-        self._telemetry.parts.phase = Phase.STOPPING
+        self._sources.phase = Phase.STOPPING
         await self._server.stop(DRAIN_S)
         await self._dispatcher.drain()
         self._transactions.close()
         self._groups.close()
         # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
-        await self._upkeep.close()
+        await self._maintenance.close()
         await self._partitions.close()
         await self._metadata.close()
-        # ORDER: after all else, so that it can tell until then that the broker stops.
+        # ORDER: after all else, so that until then health checks see that the broker stops.
         await self._telemetry.stop()
         self._release()
 
     def _release(self) -> None:
-        """What another broker on this folder, or the end of the process, would wait for."""
+        """Release what another broker on this directory, or the end of the process, would wait for."""
         self._executor.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _segment_descriptors(self) -> int:
-        """As many as configured, as far as the process may have them beside those for all else."""
+        """Return how many the logs may use: as configured, as far as the process may have them beside all others."""
         wanted = self._config.flint_segment_descriptors
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         limit = raise_descriptor_limit() if self._owns_process else soft
@@ -269,14 +325,12 @@ class Broker:
             return wanted
         return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
 
-    def _follow_settings(self, delta: ImageDelta) -> None:
-        """ORDER: after the partitions' subscription, which brings the configuration up to date."""
+    def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
 
     def _apply_settings(self) -> None:
-        assert self._telemetry is not None
-        config = self._telemetry.parts.config = self._configs.broker
+        config = self._sources.config = self._configs.broker
         # Only when it changes: the root logger's level may have been set by other means meanwhile.
         if self._owns_process and config.flint_log_level != self._level:
             self._level = config.flint_log_level
@@ -284,29 +338,29 @@ class Broker:
 
     def _fatal(self, error: BaseException) -> None:
         if self._telemetry is not None:
-            self._telemetry.parts.metadata_failure = str(error) or type(error).__name__
+            self._sources.metadata_failure = str(error) or type(error).__name__
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
 
     # ---- housekeeping
 
-    def _schedule(self) -> None:
+    def _schedule_housekeeping(self) -> None:
         self._tick = self._loop.call_later(_TICK_S, self._housekeeping)
 
     def _housekeeping(self) -> None:
-        self._schedule()  # first: whatever fails below is tried again
+        self._schedule_housekeeping()  # first: whatever fails below is tried again
         self.housekeep()
 
     def housekeep(self) -> None:
-        """Everything whose time has come. Once a second, and whenever somebody has moved the clock."""
+        """Begin everything that is due. Called once a second, and whenever a test has moved the clock."""
         self._partitions.tick()
-        self._upkeep.tick()
+        self._maintenance.tick()
         self._groups.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
             self._checkpointed_at, self._checkpointing = now, True
-            self._executor.submit(self._partitions.folder.checkpoint, self._checkpoint_written)
+            self._executor.submit(self._partitions.log_dir.checkpoint, self._checkpoint_written)
 
     def _checkpoint_written(self, _: None, error: BaseException | None) -> None:
         self._checkpointing = False
@@ -321,8 +375,8 @@ async def _ensure_cluster_id(metadata: ClusterMetadata, random: bytes) -> None:
         await metadata.txn({keys.CLUSTER: 0}, {keys.CLUSTER: Put(keys.encode(value))})
 
 
-def lock_folder(path: str) -> int:
-    """Hold the folder for as long as the descriptor is open: two brokers on one folder would ruin it."""
+def lock_directory(path: str) -> int:
+    """Lock the data directory while the returned descriptor is open: two brokers on one would ruin it."""
     os.makedirs(path, exist_ok=True)
     fd = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -336,7 +390,7 @@ def lock_folder(path: str) -> int:
 
 
 def raise_descriptor_limit() -> int:
-    """As many descriptors as the system allows; how many that is."""
+    """Allow this process as many descriptors as the system does; return how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flintmq.app.broker import Broker, Started
+from flintmq.app.broker import Broker, StartupReport
 from flintmq.app.observability.logs import Logs
 from flintmq.settings import LoadedSettings
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def serve(
-    loaded: LoadedSettings, *, begun: Callable[[Broker], object], ready: Callable[[Started], object]
+    loaded: LoadedSettings, *, begun: Callable[[Broker], object], ready: Callable[[StartupReport], object]
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once.
 
@@ -33,7 +33,7 @@ def serve(
 
 
 async def _serve(
-    loaded: LoadedSettings, begun: Callable[[Broker], object], ready: Callable[[Started], object]
+    loaded: LoadedSettings, begun: Callable[[Broker], object], ready: Callable[[StartupReport], object]
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()

@@ -17,7 +17,7 @@ from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.broker.responses import encode_response
 from flintmq.coordinator.runtime.coordinator import Coordinator
-from flintmq.coordinator.runtime.machine import Decision, Machine, Token
+from flintmq.coordinator.runtime.machine import CoordinatorMachine, Decision, Token
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 P = TypeVar("P", bound=Message)
 
 

@@ -27,11 +27,11 @@ PARTITIONS_MAX = 200_000
 """In all sessions together; each takes about half a kilobyte."""
 _MAX_INT32 = 0x7FFFFFFF
 
-Key = tuple[str | bytes, int]
+PartitionKey = tuple[str | bytes, int]
 
 
 class FetchPartition:
-    """A partition that a client fetches, and what it was last told."""
+    """A partition that a client fetches, and what the client knows of it."""
 
     __slots__ = (
         "fetch_offset", "high_watermark", "last_fetched_epoch", "leader_epoch", "max_bytes", "partition",
@@ -51,26 +51,28 @@ class FetchPartition:
         self.last_fetched_epoch = data.last_fetched_epoch
         self.max_bytes = data.partition_max_bytes
 
-    def must_tell(self, told: FetchedPartition) -> bool:
-        """Whether an incremental response needs this answer; remembers it as told."""
-        changed = (
-            told.records is not None
-            or told.error_code != 0
-            or told.diverging is not None
-            or told.high_watermark != self.high_watermark
-            or told.start_offset != self.start_offset
+    def differs_from(self, result: FetchedPartition) -> bool:
+        """Return whether an incremental response needs this result: the client does not know it yet."""
+        return (
+            result.records is not None
+            or result.error_code != 0
+            or result.diverging is not None
+            or result.high_watermark != self.high_watermark
+            or result.start_offset != self.start_offset
         )
-        # After an error the partition is told again, whatever it says.
-        self.high_watermark = -1 if told.error_code else told.high_watermark
-        self.start_offset = told.start_offset
-        return changed
+
+    def remember(self, result: FetchedPartition) -> None:
+        """Take this result as known to the client."""
+        # After an error the partition is sent again, whatever its result is.
+        self.high_watermark = -1 if result.error_code else result.high_watermark
+        self.start_offset = result.start_offset
 
 
 class FetchSession:
     __slots__ = ("by_id", "epoch", "session_id", "used_at", "wanted")
 
     def __init__(
-        self, session_id: int, by_id: bool, wanted: dict[Key, FetchPartition], used_at: float
+        self, session_id: int, by_id: bool, wanted: dict[PartitionKey, FetchPartition], used_at: float
     ) -> None:
         self.session_id = session_id
         self.by_id = by_id
@@ -167,7 +169,7 @@ class FetchSessions:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
 
-    def _create(self, wanted: dict[Key, FetchPartition], by_id: bool) -> FetchSession | None:
+    def _create(self, wanted: dict[PartitionKey, FetchPartition], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
         while len(self._sessions) >= self._slots or self.partitions + len(wanted) > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
@@ -187,8 +189,8 @@ class FetchSessions:
             self.partitions -= len(dropped.wanted)
 
 
-def _all(message: FetchRequest, by_id: bool) -> dict[Key, FetchPartition]:
-    wanted: dict[Key, FetchPartition] = {}
+def _all(message: FetchRequest, by_id: bool) -> dict[PartitionKey, FetchPartition]:
+    wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in message.topics:
         name = topic.topic_id if by_id else topic.topic
         for data in topic.partitions:

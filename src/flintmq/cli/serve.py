@@ -42,7 +42,7 @@ def command(**sources: Any) -> None:
 
     # Only now: a mistake in the settings is told without waiting for the broker to be imported.
     from flintmq.app.banner import StartWatch, banner, ready_line
-    from flintmq.app.broker import Broker, Started
+    from flintmq.app.broker import Broker, StartupReport
     from flintmq.app.serving import serve
 
     data_dir = loaded.broker.log_dirs[0]
@@ -52,7 +52,7 @@ def command(**sources: Any) -> None:
     def begun(broker: Broker) -> None:
         watch.progress = broker.progress
 
-    def ready(started: Started) -> None:
+    def ready(started: StartupReport) -> None:
         nonlocal is_ready
         is_ready = True
         watch.over()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from flintmq.metadata.image import ClusterImage, ImageDelta
-from flintmq.metadata.store import Compacted, MetadataStore, Put, TxnOutcome, Uncertain
+from flintmq.metadata.store import MetadataStore, OutcomeUncertain, Put, RevisionCompacted, TxnOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ClusterMetadata:
 
     async def reached(self, revision: int) -> None:
         if self._failure is not None:
-            raise Uncertain(f"changes are no longer followed: {self._failure}")
+            raise OutcomeUncertain(f"changes are no longer followed: {self._failure}")
         if self.image.revision < revision:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((revision, future))
@@ -61,7 +61,7 @@ class ClusterMetadata:
                 try:
                     async for change in self.store.watch(ROOT, after=self.image.revision):
                         self._publish(self.image.apply(change.revision, change.items))
-                except Compacted:
+                except RevisionCompacted:
                     await self._reload()
         except Exception as error:
             self._fail(error)
@@ -73,7 +73,7 @@ class ClusterMetadata:
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
-                future.set_exception(Uncertain(f"changes are no longer followed: {error}"))
+                future.set_exception(OutcomeUncertain(f"changes are no longer followed: {error}"))
         self._on_fatal(error)
 
     def _publish(self, delta: ImageDelta) -> None:

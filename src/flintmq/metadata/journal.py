@@ -61,20 +61,20 @@ class _Entry:
 class Journal:
     """The open files. One thread at a time; after any error it must not be used again."""
 
-    def __init__(self, disk: Disk, folder: str, file: File, end: int) -> None:
+    def __init__(self, disk: Disk, directory: str, file: File, end: int) -> None:
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self._file = file
         self._end = end
 
     @classmethod
-    def open(cls, disk: Disk, folder: str) -> tuple[Journal, RecoveredJournal]:
+    def open(cls, disk: Disk, directory: str) -> tuple[Journal, RecoveredJournal]:
         """Read both files, creating the journal if there is none; what is returned is durable.
 
         The folder is made too, but its parent is the caller's: that must be safe on disk already.
         Raises CorruptionError where something that was once safe cannot be read.
         """
-        journal_path, snapshot_path = f"{folder}/journal", f"{folder}/snapshot"
+        journal_path, snapshot_path = f"{directory}/journal", f"{directory}/snapshot"
         if not disk.exists(journal_path):
             if disk.exists(snapshot_path):
                 raise CorruptionError(
@@ -82,8 +82,8 @@ class Journal:
                     f"restore both files from one backup"
                 )
             # ORDER: the folder's own name is safe before the journal exists, so a journal implies it.
-            disk.makedirs(folder)
-            disk.sync_dir(folder.rpartition("/")[0])
+            disk.makedirs(directory)
+            disk.sync_dir(directory.rpartition("/")[0])
             write_atomically(disk, journal_path, _FILE_HEADER.pack(_JOURNAL_MAGIC, VERSION))
         revision, items = 0, dict[str, StoreItem]()
         if disk.exists(snapshot_path):
@@ -100,7 +100,7 @@ class Journal:
                     end,
                 )
             # ORDER: the snapshot's name is safe before the entries that it replaces are cut.
-            disk.sync_dir(folder)
+            disk.sync_dir(directory)
             if entries and entries[-1].change.revision <= revision:
                 # A crash came while they were being cut. What is left must not stand before new ones.
                 entries, end = [], _FILE_HEADER.size
@@ -109,7 +109,7 @@ class Journal:
             file.close()
             raise
         changes = [entry.change for entry in entries if entry.change.revision > revision]
-        return cls(disk, folder, file, end), RecoveredJournal(revision, items, changes)
+        return cls(disk, directory, file, end), RecoveredJournal(revision, items, changes)
 
     @property
     def size_bytes(self) -> int:
@@ -137,7 +137,7 @@ class Journal:
         written, so an old entry never stands after a new one.
         """
         data = _encode_snapshot(revision, items)
-        write_atomically(self._disk, f"{self._folder}/snapshot", data)
+        write_atomically(self._disk, f"{self._directory}/snapshot", data)
         self._file.truncate(_FILE_HEADER.size)
         self._file.sync()
         self._end = _FILE_HEADER.size

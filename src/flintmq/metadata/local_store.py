@@ -23,16 +23,16 @@ from flintmq.effects import Clock, Disk, Executor, Timers
 from flintmq.errors import MetadataStoreError, StorageError
 from flintmq.metadata.journal import Journal, RecoveredJournal
 from flintmq.metadata.store import (
-    Compacted,
     LeaseLost,
+    OutcomeUncertain,
     Put,
+    RevisionCompacted,
     StoreChange,
     StoreItem,
+    StoreUnavailable,
     StoreView,
-    TooLarge,
+    TransactionTooLarge,
     TxnOutcome,
-    Unavailable,
-    Uncertain,
 )
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Keyspace:
         """The first revision after this one that touched the prefix, else progress, else None at the end."""
         oldest = self.revision - len(self._history)
         if not oldest <= after <= self.revision:
-            raise Compacted(
+            raise RevisionCompacted(
                 f"revision {after} was asked for; changes {oldest + 1} to {self.revision} are kept"
             )
         for change in islice(self._history, after - oldest, None):
@@ -92,7 +92,7 @@ class Keyspace:
         return StoreChange(self.revision, {}) if after < self.revision else None
 
 
-class Draft:
+class KeyspaceOverlay:
     """Decisions on top of a keyspace, each seeing those before it, none of them applied yet. Pure."""
 
     def __init__(self, keyspace: Keyspace, leases: Mapping[int, LocalLease]) -> None:
@@ -185,7 +185,7 @@ class LocalWatch:
             await self._store._changed.wait()
 
 
-_Decision = Callable[[Draft], TxnOutcome]
+_Decision = Callable[[KeyspaceOverlay], TxnOutcome]
 _Reply = asyncio.Future[TxnOutcome]
 
 
@@ -227,7 +227,7 @@ class LocalMetadataStore:
     @classmethod
     async def open(
         cls,
-        folder: str,
+        directory: str,
         *,
         disk: Disk,
         clock: Clock,
@@ -242,9 +242,9 @@ class LocalMetadataStore:
         Raises CorruptionError for damage that must not be passed over, StorageError if the disk fails.
         """
         try:
-            keyspace, journal = await executor.run(_recover, disk, folder)
+            keyspace, journal = await executor.run(_recover, disk, directory)
         except OSError as error:
-            raise StorageError(f"the metadata in {folder} cannot be opened: {error}") from error
+            raise StorageError(f"the metadata in {directory} cannot be opened: {error}") from error
         return cls(
             keyspace,
             journal,
@@ -298,7 +298,7 @@ class LocalMetadataStore:
         """Start the next piece of disk work, if there is any. One at a time, so order needs no lock."""
         while self._queue:
             queue, self._queue = self._queue, []
-            draft = Draft(self._keyspace, self._leases)
+            draft = KeyspaceOverlay(self._keyspace, self._leases)
             decided: list[tuple[_Reply, TxnOutcome | MetadataStoreError]] = []
             for decision, reply in queue:
                 if reply.done():
@@ -318,7 +318,7 @@ class LocalMetadataStore:
 
     def _appended(
         self,
-        draft: Draft,
+        draft: KeyspaceOverlay,
         decided: Sequence[tuple[_Reply, TxnOutcome | MetadataStoreError]],
         _: None,
         error: BaseException | None,
@@ -344,7 +344,9 @@ class LocalMetadataStore:
         self._snapshot_due_bytes = max(self._snapshot_after_bytes, 2 * (size_bytes or 0))
         self._proceed()
 
-    def _apply(self, draft: Draft, decided: Sequence[tuple[_Reply, TxnOutcome | MetadataStoreError]]) -> None:
+    def _apply(
+        self, draft: KeyspaceOverlay, decided: Sequence[tuple[_Reply, TxnOutcome | MetadataStoreError]]
+    ) -> None:
         for change in draft.changes:
             self._keyspace.apply(change)
         for lease_id, lease in draft.revoked.items():
@@ -367,10 +369,10 @@ class LocalMetadataStore:
         self._queue.clear()
         for reply in on_the_way:
             if not reply.done():
-                reply.set_exception(Uncertain(f"the change may or may not be on disk: {error}"))
+                reply.set_exception(OutcomeUncertain(f"the change may or may not be on disk: {error}"))
         for reply in waiting:
             if not reply.done():
-                reply.set_exception(Unavailable(self._refusal))
+                reply.set_exception(StoreUnavailable(self._refusal))
         self._end()
         self._idle.set()
         if self._on_fatal is not None:
@@ -389,23 +391,23 @@ class LocalMetadataStore:
 
     def _check_open(self) -> None:
         if self._refusal:
-            raise Unavailable(self._refusal)
+            raise StoreUnavailable(self._refusal)
 
     def _check_limits(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> None:
         if len(expect) > self.max_ops or len(writes) > self.max_ops:
-            raise TooLarge(
+            raise TransactionTooLarge(
                 f"{len(expect)} comparisons and {len(writes)} writes; "
                 f"a transaction has {self.max_ops} at most"
             )
         size = sum(len(key.encode()) for key in expect)
         size += sum(len(key.encode()) + (len(put.value) if put else 0) for key, put in writes.items())
         if size > self.max_bytes:
-            raise TooLarge(f"{size} bytes; a transaction has {self.max_bytes} at most")
+            raise TransactionTooLarge(f"{size} bytes; a transaction has {self.max_bytes} at most")
 
 
-def _recover(disk: Disk, folder: str) -> tuple[Keyspace, Journal]:
+def _recover(disk: Disk, directory: str) -> tuple[Keyspace, Journal]:
     """Read the files and drop the items whose leases ended with the process that held them."""
-    journal, recovered = Journal.open(disk, folder)
+    journal, recovered = Journal.open(disk, directory)
     keyspace = Keyspace(recovered)
     leased: dict[str, StoreItem | None] = {
         key: None for key, item in keyspace.view("").items.items() if item.lease

@@ -24,15 +24,15 @@ from typing import Protocol
 from flintmq.errors import MetadataStoreError
 
 
-class Unavailable(MetadataStoreError):
+class StoreUnavailable(MetadataStoreError):
     """The store cannot answer; nothing was applied."""
 
 
-class Uncertain(MetadataStoreError):
+class OutcomeUncertain(MetadataStoreError):
     """The transaction may have been applied, or may still turn out to be."""
 
 
-class Compacted(MetadataStoreError):
+class RevisionCompacted(MetadataStoreError):
     """The store no longer has the changes after the revision given."""
 
 
@@ -40,7 +40,7 @@ class LeaseLost(MetadataStoreError):
     """A write named a lease that does not live."""
 
 
-class TooLarge(MetadataStoreError):
+class TransactionTooLarge(MetadataStoreError):
     """The transaction exceeds the limits of the store."""
 
 

@@ -33,12 +33,12 @@ class LocalPartitions:
         node_id: int,
         metadata: ClusterMetadata,
         configs: Configs,
-        folder: LogDir,
+        log_dir: LogDir,
         clock: Clock,
         timers: Timers,
         executor: Executor,
     ) -> None:
-        self.folder = folder
+        self.log_dir = log_dir
         self._node_id = node_id
         self._metadata = metadata
         self._configs = configs
@@ -47,8 +47,8 @@ class LocalPartitions:
         self._executor = executor
         self.by_name: dict[TopicPartition, Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
-        self.opening: dict[Partition, None] = {}
-        """Those whose topics want their batches opened; mostly none."""
+        self.validating: dict[Partition, None] = {}
+        """Those whose topics want their batches validated or recompressed; mostly none."""
         # Those that `flush.ms` flushes: an idle broker looks at no others.
         self._timed: dict[Partition, None] = {}
         self._expired_ms = clock.now_ms()
@@ -81,11 +81,11 @@ class LocalPartitions:
             for index, state in enumerate(topic.partitions)
             if self._node_id in state.replicas
         ]
-        reports = await self.folder.load(assigned, deleting=frozenset(image.deleting))
+        reports = await self.log_dir.load(assigned, deleting=frozenset(image.deleting))
         for log, _ in reports:
             state = image.topics[log.topic].partitions[log.partition]
             self._add(log, state.epoch, state.isr)
-        for remove in self.folder.unfinished_deletions():
+        for remove in self.log_dir.unfinished_deletions():
             self._remove_later(remove, 0.0, None)
         for topic_id in image.deleting:
             self._remove_later(None, 0.0, topic_id)
@@ -109,7 +109,7 @@ class LocalPartitions:
         await asyncio.gather(*self._removals, return_exceptions=True)
         for partition in self:
             partition.close()
-        self.folder.close()
+        self.log_dir.close()
 
     def _add(self, log: Log, leader_epoch: int, isr: list[int]) -> Partition:
         partition = Partition(
@@ -128,7 +128,7 @@ class LocalPartitions:
     def _configure(self, partition: Partition, config: TopicConfig) -> None:
         partition.configure(config)
         _keep(self._timed, partition, config.flush_ms < LONG_MAX)
-        _keep(self.opening, partition, partition.opens_batches and not partition.is_internal)
+        _keep(self.validating, partition, partition.requires_validation and not partition.is_internal)
 
     # ---- following the image
 
@@ -157,7 +157,7 @@ class LocalPartitions:
             if partition is not None:
                 partition.leader_epoch, partition.isr = state.epoch, state.isr
             elif self._node_id in state.replicas:
-                log = self.folder.create(AssignedPartition(topic.name, index, topic.id, config))
+                log = self.log_dir.create(AssignedPartition(topic.name, index, topic.id, config))
                 self._add(log, state.epoch, state.isr)
 
     def _delete(self, topic: TopicImage) -> None:
@@ -170,8 +170,8 @@ class LocalPartitions:
             if self.by_name.get((topic.name, index)) is partition:
                 del self.by_name[topic.name, index]
             self._timed.pop(partition, None)
-            self.opening.pop(partition, None)
-            remover = self.folder.delete(topic.name, index)
+            self.validating.pop(partition, None)
+            remover = self.log_dir.delete(topic.name, index)
             if remover is not None:
                 removers.append(remover)
             partition.close()

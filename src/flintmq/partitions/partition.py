@@ -34,7 +34,7 @@ _FOREVER = 1 << 62
 _UNCOUNTED = 1 << 62
 
 
-class Reader(Protocol):
+class AppendListener(Protocol):
     """Someone who waits for records."""
 
     def records_arrived(self, partition: Partition, size: int) -> None:
@@ -82,7 +82,7 @@ class Partition:
         self._clock = clock
         self._timers = timers
         self._flusher = Flusher(log, executor=executor, clock=clock, flushed=self._flushed)
-        self._readers: dict[Reader, None] = {}
+        self._readers: dict[AppendListener, None] = {}
         # Acknowledgements that wait for the high watermark: (offset that must be below it, what to call).
         self._waiting: list[tuple[int, Callable[[str | None], object]]] = []
         self._arrived = 0
@@ -117,15 +117,15 @@ class Partition:
         )
 
     @property
-    def opens_batches(self) -> bool:
-        """Whether `must_open` can be true of any batch."""
+    def requires_validation(self) -> bool:
+        """Whether `must_validate` can be true of any batch."""
         return self._deep or self._codec is not None
 
-    def must_open(self, header: BatchHeader) -> bool:
+    def must_validate(self, header: BatchHeader) -> bool:
         """Whether the topic wants the records themselves looked at, or compressed otherwise."""
         return self._deep or (self._codec is not None and self._codec != header.codec)
 
-    def open(self, batch: bytes, header: BatchHeader) -> bytes:
+    def validate_batch(self, batch: bytes, header: BatchHeader) -> bytes:
         """The batch checked record by record, and recompressed if need be. Slow: for a thread."""
         config = self.log.config
         payload = payload_of(batch, limit=VALIDATED_BYTES_MAX)
@@ -241,10 +241,10 @@ class Partition:
 
     # ---- readers
 
-    def park(self, reader: Reader) -> None:
+    def park(self, reader: AppendListener) -> None:
         self._readers[reader] = None
 
-    def unpark(self, reader: Reader) -> None:
+    def unpark(self, reader: AppendListener) -> None:
         self._readers.pop(reader, None)
 
     def _wake(self) -> None:

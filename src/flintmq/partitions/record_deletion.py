@@ -29,7 +29,7 @@ def new_start(partition: Partition, offset: int) -> int:
 
 
 async def delete_records(
-    wanted: Sequence[tuple[Partition, int]], *, folder: LogDir, executor: Executor
+    wanted: Sequence[tuple[Partition, int]], *, log_dir: LogDir, executor: Executor
 ) -> None:
     """Let each partition begin at its checked new start.
 
@@ -40,7 +40,7 @@ async def delete_records(
         partition.log.advance_start(start)
     # ORDER: only what lies below a start that is written now; more may come meanwhile.
     pending = [(partition.log, list(partition.log.pending_delete)) for partition, _ in wanted]
-    await executor.run(folder.checkpoint_starts)
+    await executor.run(log_dir.checkpoint_starts)
     failure: OSError | None = None
     for log, segments in pending:
         if segments:

@@ -40,18 +40,18 @@ _LENGTH = 4
 _NOTHING = memoryview(b"")
 
 
-class Dispatch(Protocol):
+class RequestDispatcher(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
         """Handle one frame. A request that is not answered yet will call `connection.send_response`."""
         ...
 
 
 @dataclass(slots=True)
-class Shared:
+class ServerContext:
     """What all connections of a server have in common."""
 
     loop: asyncio.AbstractEventLoop
-    dispatcher: Dispatch
+    dispatcher: RequestDispatcher
     executor: Executor
     budget: InboundBudget
     frame_size_max: int
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     outbound: Outbound
     transport: asyncio.Transport
 
-    def __init__(self, shared: Shared, listener: str) -> None:
+    def __init__(self, shared: ServerContext, listener: str) -> None:
         self._shared = shared
         self._own = FrameBuffer(shared.frame_size_max, shared.ordinary_frame_size_max)
         self._unfinished = False

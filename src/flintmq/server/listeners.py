@@ -16,7 +16,7 @@ from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection, Dispatch, Shared
+from flintmq.server.connection import Connection, RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
 
@@ -44,7 +44,7 @@ class Server:
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        dispatcher: Dispatch,
+        dispatcher: RequestDispatcher,
         executor: Executor,
         config: Callable[[], BrokerConfig],
         counters: ConnectionCounters | None = None,
@@ -59,7 +59,7 @@ class Server:
         self._finished = 0
         self._stuck_sweeps = 0
         self.bound: list[Listener] = []
-        self._shared = Shared(
+        self._shared = ServerContext(
             loop=loop,
             dispatcher=dispatcher,
             executor=executor,
@@ -68,7 +68,7 @@ class Server:
             ordinary_frame_size_max=settings.flint_request_max_bytes,
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
             connections={},
-            buffer=Shared.new_buffer(),
+            buffer=ServerContext.new_buffer(),
             admits=self._admits,
             on_closed=self._closed,
             counters=counters or ConnectionCounters(),

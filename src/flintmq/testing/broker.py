@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from flintmq.app.broker import Broker as Application
-from flintmq.app.broker import Started
+from flintmq.app.broker import StartupReport
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.services import Services
 from flintmq.errors import ConfigurationError
@@ -97,7 +97,7 @@ class Broker:
         """Stop and start again at the same address; all that was written is there."""
         self._thread_running.run(self._restart(None))
 
-    async def _start(self, settings: Mapping[str, str]) -> Started:
+    async def _start(self, settings: Mapping[str, str]) -> StartupReport:
         loaded = load(command_line=[*settings.items(), (_FOLDER, self.data_dir)])
         self._application = Application(
             loaded, clock=self.clock, disk=UnsyncedDisk(), around=self._around, owns_process=False
@@ -172,10 +172,10 @@ class Broker:
     @property
     def data_dir(self) -> str:
         """The folder with its logs."""
-        folder = self._data_dir if self._temporary is None else self._temporary.name
-        if folder is None:
+        directory = self._data_dir if self._temporary is None else self._temporary.name
+        if directory is None:
             raise RuntimeError("the broker does not run, and was given no folder")
-        return folder
+        return directory
 
     # ---- what it holds
 

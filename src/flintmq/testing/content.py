@@ -95,8 +95,8 @@ async def produce(
     time_ms = services.clock.now_ms() if timestamp is None else timestamp
     batch = memoryview(bytearray(build_batch([(key, value, time_ms, headers) for value in values])))
     header = target.check(batch, services.clock.now_ms())
-    if target.must_open(header):
-        batch = memoryview(bytearray(target.open(bytes(batch), header)))
+    if target.must_validate(header):
+        batch = memoryview(bytearray(target.validate_batch(bytes(batch), header)))
         header = read_header(batch)
     appended = target.append(batch, header, services.clock.now_ms())
     await _visible(target, appended.last_offset)
@@ -109,7 +109,7 @@ async def groups(services: Services) -> dict[str, str]:
     await services.groups.loaded()
     found: dict[str, str] = {}
     for shard in services.groups:
-        for _, part in shard.machine.list_groups(_ASKING, ListGroupsRequest(), _LIST_VERSION).replies:
+        for _, part in shard.machine.list_groups(_ASKING, ListGroupsRequest(), _LIST_VERSION).responses:
             assert isinstance(part, ListGroupsResponse)
             found.update({one.group_id: one.group_state for one in part.groups})
     return {name: found[name] for name in sorted(found)}
@@ -123,7 +123,7 @@ async def committed(services: Services, group: str) -> dict[tuple[str, int], int
         return {}
     asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
     decision = shard.machine.fetch_offsets(_ASKING, asked, _FETCH_VERSION, require_stable=False)
-    ((_, answer),) = decision.replies
+    ((_, answer),) = decision.responses
     assert isinstance(answer, OffsetFetchResponse)
     return {
         (topic.name, one.partition_index): one.committed_offset

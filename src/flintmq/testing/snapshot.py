@@ -31,15 +31,15 @@ def read_folder(path: str) -> Snapshot:
     """
     files: dict[str, bytes] = {}
     folders: list[str] = []
-    for folder, below, names in os.walk(path):
+    for directory, below, names in os.walk(path):
         below.sort()
-        inside = os.path.relpath(folder, path)
+        inside = os.path.relpath(directory, path)
         folders += [os.path.normpath(os.path.join(inside, name)) for name in below]
         for name in sorted(names):
             if name == _LOCK or name.endswith(".tmp"):
                 continue
             try:
-                with open(os.path.join(folder, name), "rb") as file:
+                with open(os.path.join(directory, name), "rb") as file:
                     files[os.path.normpath(os.path.join(inside, name))] = file.read()
             except FileNotFoundError:
                 continue  # removed since it was listed: what it belonged to is being deleted
@@ -53,8 +53,8 @@ def write_folder(snapshot: Snapshot, path: str) -> None:
             shutil.rmtree(entry.path)
         elif entry.name != _LOCK:
             os.remove(entry.path)
-    for folder in snapshot.folders:
-        os.makedirs(os.path.join(path, folder), exist_ok=True)
+    for directory in snapshot.folders:
+        os.makedirs(os.path.join(path, directory), exist_ok=True)
     for name, content in snapshot.files.items():
         with open(os.path.join(path, name), "wb") as file:
             file.write(content)

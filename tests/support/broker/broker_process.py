@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -190,3 +191,11 @@ def _read_lines(process: subprocess.Popen[str], lines: queue.SimpleQueue[str | N
         for line in process.stdout:
             lines.put(line)
     lines.put(None)
+
+
+def closed_port() -> int:
+    """Return a port where nothing listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port

@@ -21,7 +21,7 @@ import uvloop
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.effects.real import LoopExecutor
-from flintmq.server.connection import Connection, Shared
+from flintmq.server.connection import Connection, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ class Loopback:
         self.dispatcher = ScriptedDispatcher()
         self.lost: list[Connection] = []
         self.all: list[Connection] = []
-        self.shared = Shared(
+        self.shared = ServerContext(
             loop=loop,
             dispatcher=self.dispatcher,
             executor=self.executor,
@@ -181,7 +181,7 @@ class Loopback:
             frame_size_max=frame_size_max,
             in_flight_max=in_flight_max,
             connections={},
-            buffer=Shared.new_buffer(),
+            buffer=ServerContext.new_buffer(),
             admits=self._admits,
             on_closed=self._closed,
         )

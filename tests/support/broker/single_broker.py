@@ -75,8 +75,8 @@ class SingleBroker:
     async def _start(self) -> None:
         clock, random = self.loop.clock, SimulatedRandom(SEED)
         executor = SimulatedExecutor(self.loop, SEED)
-        folder = LogDir(self.path, disk=self.disk, clock=clock, executor=executor, descriptors=64)
-        folder.check_format()
+        log_dir = LogDir(self.path, disk=self.disk, clock=clock, executor=executor, descriptors=64)
+        log_dir.check_format()
         store = await LocalMetadataStore.open(
             f"{self.path}/metadata", disk=self.disk, clock=clock, timers=self.loop, executor=executor
         )
@@ -88,7 +88,7 @@ class SingleBroker:
             node_id=NODE_ID,
             metadata=metadata,
             configs=configs,
-            folder=folder,
+            log_dir=log_dir,
             clock=clock,
             timers=self.loop,
             executor=executor,

@@ -91,7 +91,7 @@ class LogLife:
         self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
         self.cleaner = LogCleaner(
             SimulatedCompactions(self.disk, self.executor),
-            folder=self.folder,
+            log_dir=self.folder,
             clock=self.clock,
             executor=self.executor,
             config=lambda: self._config,
@@ -343,7 +343,7 @@ class LogLife:
         before = self.read_all()
 
         async def work() -> None:
-            done = await retain([partition], folder=self.folder, clock=self.clock, executor=self.executor)
+            done = await retain([partition], log_dir=self.folder, clock=self.clock, executor=self.executor)
             for one in done:
                 if one.expired is not None:
                     self._started_at(model, one.expired.start_offset)
@@ -360,7 +360,7 @@ class LogLife:
         start = log.start_offset + int((log.high_watermark - log.start_offset) * share)
 
         async def work() -> None:
-            await delete_records([(partition, start)], folder=self.folder, executor=self.executor)
+            await delete_records([(partition, start)], log_dir=self.folder, executor=self.executor)
             self._started_at(model, start)
 
         self.run(work, wait=wait)

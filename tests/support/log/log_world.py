@@ -294,7 +294,7 @@ class Life:
 
         async def delete() -> None:
             try:
-                await delete_records([(partition, start)], folder=self.folder, executor=self.executor)
+                await delete_records([(partition, start)], log_dir=self.folder, executor=self.executor)
             except (OSError, StorageError):
                 return
             story.start_acknowledged = max(story.start_acknowledged, start)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flintmq.coordinator.runtime.machine import Entry
+from flintmq.coordinator.runtime.machine import CoordinatorRecord
 from flintmq.coordinator.transactions.decision import TransactionDecision
 from flintmq.coordinator.transactions.records import encode_key, encode_value
 from flintmq.errors import ErrorCode
@@ -201,8 +201,8 @@ class TransactionalClient:
         known = shard.machine.get(self.id)
         assert known is not None
         value = encode_value(known._replace(epoch=LAST_CLIENT_EPOCH), log_version=1)
-        entry = Entry(encode_key(self.id), value)
-        shard.carry_out(lambda _: [TransactionDecision(entries=[entry])])
+        entry = CoordinatorRecord(encode_key(self.id), value)
+        shard.carry_out(lambda _: [TransactionDecision(records=[entry])])
         self.broker.loop.run_until_idle()
         self.use(self.producer[0], LAST_CLIENT_EPOCH)
 

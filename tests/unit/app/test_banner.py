@@ -6,14 +6,14 @@ import queue
 from pathlib import Path
 
 from flintmq.app.banner import StartWatch, banner, ready_line, recovery_words
-from flintmq.app.broker import Started
+from flintmq.app.broker import StartupReport
 from flintmq.settings import Listener
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.recovery.log_loader import RecoveryReport
 
 
-def started(*listeners: Listener) -> Started:
-    return Started(list(listeners), "cluster-1", 3, [], 12.3)
+def started(*listeners: Listener) -> StartupReport:
+    return StartupReport(list(listeners), "cluster-1", 3, [], 12.3)
 
 
 def test_the_ready_line_names_every_address_as_a_client_would_write_it() -> None:

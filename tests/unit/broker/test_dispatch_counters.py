@@ -128,14 +128,14 @@ def test_a_duplicate_and_a_gap_of_an_idempotent_producer_are_counted(broker: Sin
 
     for sequence in (0, 1, 1, 5):
         send(sequence)
-    assert broker.services.partitions.folder.counters.duplicates == 1
+    assert broker.services.partitions.log_dir.counters.duplicates == 1
     assert dict(counted(broker, "Produce").errors) == {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: 1}
 
 
 def test_a_flush_is_timed(broker: SingleBroker) -> None:
     broker.create("t", flush_messages="1")
     produce(broker, produce_request("t", batch_of(b"x")))
-    logs = broker.services.partitions.folder.counters
+    logs = broker.services.partitions.log_dir.counters
     assert (sum(logs.buckets), logs.flush_failures) == (1, 0)
 
 

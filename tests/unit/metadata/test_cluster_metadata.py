@@ -11,7 +11,7 @@ import pytest
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata import keys
 from flintmq.metadata.image import ImageDelta
-from flintmq.metadata.store import Put, Uncertain
+from flintmq.metadata.store import OutcomeUncertain, Put
 from flintmq.metadata.topics import NewTopic
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
@@ -43,7 +43,7 @@ def test_a_watch_that_breaks_is_told_and_leaves_nobody_waiting(
 
     async def scenario() -> None:
         for _ in range(2):
-            with pytest.raises(Uncertain):
+            with pytest.raises(OutcomeUncertain):
                 await metadata.txn({}, change)
         await metadata.close()
 

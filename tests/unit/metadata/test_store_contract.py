@@ -13,15 +13,15 @@ import pytest
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.store import (
-    Compacted,
     LeaseLost,
     MetadataStore,
     Put,
+    RevisionCompacted,
     StoreChange,
     StoreItem,
-    TooLarge,
+    StoreUnavailable,
+    TransactionTooLarge,
     TxnOutcome,
-    Unavailable,
 )
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
 
@@ -298,7 +298,7 @@ def test_a_watch_from_a_forgotten_or_unknown_revision_is_compacted(run: Run) -> 
             await asyncio.gather(*(store.txn({}, {"/a": Put(b"")}) for _ in range(10)))
         head = (await store.get("")).revision
         for lost in (slow, store.watch("", after=head - 1001), store.watch("", after=head + 1)):
-            with pytest.raises(Compacted):
+            with pytest.raises(RevisionCompacted):
                 await anext(lost)
         assert (await anext(store.watch("", after=head - 1000))).revision == head - 999
 
@@ -393,13 +393,13 @@ def test_a_transaction_within_the_limits_is_taken_and_one_beyond_refused(run: Ru
         store = await open_store()
         many = {f"/{n}": Put(b"") for n in range(store.max_ops)}
         assert (await store.txn(dict.fromkeys(many, 0), many)).committed
-        with pytest.raises(TooLarge):
+        with pytest.raises(TransactionTooLarge):
             await store.txn({}, {**many, "/one": Put(b"")})
-        with pytest.raises(TooLarge):
+        with pytest.raises(TransactionTooLarge):
             await store.txn(dict.fromkeys([*many, "/one"], 0), {})
         assert (await store.txn({}, {"/big": Put(bytes(store.max_bytes - 4))})).committed
         before = await store.get("")
-        with pytest.raises(TooLarge):
+        with pytest.raises(TransactionTooLarge):
             await store.txn({}, {"/big": Put(bytes(store.max_bytes - 3))})
         assert await store.get("") == before
 
@@ -432,7 +432,7 @@ def test_a_closed_store_finishes_what_was_asked_and_refuses_the_rest(run: Run) -
         assert asked.done()
         assert (await asked).committed
         await lease.lost()
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await watching
         for refused in (
             store.get(""),
@@ -440,7 +440,7 @@ def test_a_closed_store_finishes_what_was_asked_and_refuses_the_rest(run: Run) -
             store.lease(5),
             anext(store.watch("", after=0)),
         ):
-            with pytest.raises(Unavailable):
+            with pytest.raises(StoreUnavailable):
                 await refused
         reopened = await open_store()
         assert (await reopened.get("")).items["/a"].value == b"1"

@@ -63,7 +63,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 
-class Repetitions(logging.Filter):
+class RepetitionFilter(logging.Filter):
     """Lets a kind of line pass so many times in a window; the next that passes says how many did not.
 
     A kind is the text before its arguments are put in.
@@ -147,7 +147,7 @@ class Logs:
             JsonFormatter() if config.flint_log_format == "json" else TextFormatter(colour=colour)
         )
         self._outputs = _Outputs([shown, self._file()] if config.flint_log_file else [shown])
-        self._outputs.addFilter(Repetitions())
+        self._outputs.addFilter(RepetitionFilter())
         root = logging.getLogger()
         root.addHandler(self._outputs)
         root.setLevel(config.flint_log_level)

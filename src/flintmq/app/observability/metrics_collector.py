@@ -64,7 +64,7 @@ class MetricsSources:
     metadata: ClusterMetadata | None = None
     metadata_failure: str | None = None
     partitions: LocalPartitions | None = None
-    upkeep: MaintenanceScheduler | None = None
+    maintenance: MaintenanceScheduler | None = None
     transactions: TransactionCoordinator | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
@@ -150,15 +150,15 @@ class MetricsCollector:
             out.add("flintmq_recovery_segments_scanned_total", parts.segments_scanned)
             out.add("flintmq_recovery_cut_bytes_total", parts.bytes_cut)
 
-    def _add_process(self, out: Exposition, figures: ProcessMetrics) -> None:
+    def _add_process(self, out: Exposition, metrics: ProcessMetrics) -> None:
         uptime_s = self._clock.monotonic() - self._parts.began
-        out.add("process_cpu_seconds_total", round(figures.cpu_seconds, 3))
-        out.add("process_resident_memory_bytes", figures.resident_bytes)
-        if figures.virtual_bytes:
-            out.add("process_virtual_memory_bytes", figures.virtual_bytes)
-        out.add("process_open_fds", figures.open_fds)
-        out.add("process_max_fds", figures.max_fds)
-        out.add("process_threads", figures.threads)
+        out.add("process_cpu_seconds_total", round(metrics.cpu_seconds, 3))
+        out.add("process_resident_memory_bytes", metrics.resident_bytes)
+        if metrics.virtual_bytes:
+            out.add("process_virtual_memory_bytes", metrics.virtual_bytes)
+        out.add("process_open_fds", metrics.open_fds)
+        out.add("process_max_fds", metrics.max_fds)
+        out.add("process_threads", metrics.threads)
         out.add("process_start_time_seconds", round(self._clock.now_ms() / 1000 - uptime_s, 1))
         for generation, stats in enumerate(gc.get_stats()):
             out.add("python_gc_collections_total", stats["collections"], generation)
@@ -239,7 +239,7 @@ class MetricsCollector:
 
     async def _add_partitions(self, out: Exposition) -> None:
         partitions = list(self._parts.partitions or ())
-        cleaner = self._parts.upkeep.cleaner if self._parts.upkeep is not None else None
+        cleaner = self._parts.maintenance.cleaner if self._parts.maintenance is not None else None
         own_series_max = self._parts.config.flint_metrics_partitions_max
         segments = offline = corrupt = uncleanable = producers = unstable = rest_bytes = 0
         place = 0

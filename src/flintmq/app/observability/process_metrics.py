@@ -48,10 +48,12 @@ def _memory() -> tuple[int, int]:
 
 
 def _open_fds() -> int:
-    for folder in ("/proc/self/fd", "/dev/fd"):
+    for directory in ("/proc/self/fd", "/dev/fd"):
         try:
             # Linux 6.2 and later tell the number as the folder's size; elsewhere it must be counted.
-            return (folder.startswith("/proc") and os.stat(folder).st_size) or len(os.listdir(folder)) - 1
+            return (directory.startswith("/proc") and os.stat(directory).st_size) or len(
+                os.listdir(directory)
+            ) - 1
         except OSError:
             continue
     return 0

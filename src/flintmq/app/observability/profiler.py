@@ -28,8 +28,8 @@ Stack = tuple[str, ...]
 
 
 class Profiler:
-    def __init__(self, folder: str, *, interval_s: float = INTERVAL_S) -> None:
-        self._folder = folder
+    def __init__(self, directory: str, *, interval_s: float = INTERVAL_S) -> None:
+        self._directory = directory
         self._interval_s = interval_s
         self._weights: Counter[Stack] = Counter()
         """Microseconds, by the stack from the outermost function in."""
@@ -42,7 +42,9 @@ class Profiler:
 
     def start(self) -> None:
         self._thread.start()
-        logger.info("profiling: %s is written at the stop and on SIGUSR2", os.path.join(self._folder, GRAPH))
+        logger.info(
+            "profiling: %s is written at the stop and on SIGUSR2", os.path.join(self._directory, GRAPH)
+        )
 
     def stop(self) -> None:
         """Take no more samples and write the files."""
@@ -60,7 +62,7 @@ class Profiler:
             weights = dict(self._weights)
         folded = "".join(f"{';'.join(stack)} {weight}\n" for stack, weight in sorted(weights.items()))
         for name, text in ((FOLDED, folded), (GRAPH, draw(weights, title="FlintMQ: processor time"))):
-            path = os.path.join(self._folder, name)
+            path = os.path.join(self._directory, name)
             try:
                 with open(path + ".tmp", "w", encoding="utf-8") as file:
                     file.write(text)
@@ -68,7 +70,7 @@ class Profiler:
             except OSError as error:
                 logger.error("the profile could not be written: %s", error)
                 return
-        logger.info("wrote the profile to %s", os.path.join(self._folder, GRAPH))
+        logger.info("wrote the profile to %s", os.path.join(self._directory, GRAPH))
 
     def _run(self) -> None:
         while not self._over.wait(self._interval_s):

@@ -111,7 +111,7 @@ class Telemetry:
         return reasons_against(
             Condition(
                 phase=parts.phase,
-                logs_opened=len(partitions.folder.logs) if partitions is not None else 0,
+                logs_opened=len(partitions.log_dir.logs) if partitions is not None else 0,
                 logs_assigned=sum(len(topic.partitions) for topic in metadata.image.topics.values())
                 if metadata is not None
                 else 0,

@@ -217,8 +217,10 @@ class _Fetch:
                 served.append(wanted)
             elif result.error_code:
                 self._request.failed(result.error_code)
-            if context.session is not None and not wanted.must_tell(result) and context.incremental:
-                continue
+            if context.session is not None:
+                if context.incremental and not wanted.differs_from(result):
+                    continue
+                wanted.remember(result)
             if not topics or topics[-1][0] != wanted.topic:
                 topics.append((wanted.topic, []))
             topics[-1][1].append(result)

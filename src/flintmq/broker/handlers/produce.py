@@ -1,18 +1,19 @@
 """Produce (0), versions 3–13: append one batch to each partition named.
 
-acks=0 has no answer, and an error closes the connection, for the client has no other way to learn of it;
-acks=1 and acks=all are answered when the records are visible (at once, or after the fsync with
+acks=0 has no response, and an error closes the connection, for the client has no other way to learn of it;
+acks=1 and acks=all get their response when the records are visible (at once, or after the fsync with
 `flush.messages=1`). From version 13 on topics are named by id. zstd needs version 7.
-The frame is read in place: batches go from the receive buffer to the log. Only where a topic wants its records
-opened is the frame copied and handled by a task, with a barrier, so that order is kept.
+The frame is read in place: batches go from the receive buffer to the log. Only where something has to be awaited
+(a topic that is created, a transaction that is verified, a batch that is validated or recompressed) is the frame
+copied and handled in a task, with a barrier, so that order is kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
@@ -39,22 +40,23 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
     assert request.frame is not None
     message = decode_request(request.frame, request.body_position, request.version)
     verification = None
-    is_simple = _is_simple(message, services)
-    if is_simple and message.transactional_id is not None:
+    is_plain = _is_plain(message, services)
+    if is_plain and message.transactional_id is not None:
         verification = TransactionVerification(message, request.version, services)
-    if is_simple and (verification is None or verification.is_complete):
-        _Produce(request, message.acks, message.timeout_ms, verification).run(message, services)
+        is_plain = verification.is_complete
+    if is_plain:
+        _run_at_once(_Produce(request, message, verification).run(message, services, waits=False))
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message.acks, message.timeout_ms, verification).run_slowly(message, services)
+    return _Produce(request, message, verification).run(message, services, waits=True)
 
 
-def _is_simple(message: ProduceRequest, services: Services) -> bool:
-    """True unless records must be opened or topics made, which takes time."""
+def _is_plain(message: ProduceRequest, services: Services) -> bool:
+    """Return whether no topic must be created and no batch validated, both of which are awaited."""
     create = services.configs.broker.flint_auto_create_topics_on_produce
-    if not create and not services.partitions.opening:
+    if not create and not services.partitions.validating:
         return True
     for topic, batches in message.topics:
         for index, _ in batches:
@@ -62,90 +64,84 @@ def _is_simple(message: ProduceRequest, services: Services) -> bool:
             if partition is None:
                 if create and isinstance(topic, str) and topic not in services.metadata.image.topics:
                     return False
-            elif partition.opens_batches:
+            elif partition.requires_validation:
                 return False
     return True
 
 
+def _run_at_once(flow: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that awaits nothing, in this step of the loop and without a task."""
+    try:
+        flow.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("a plain produce request must not wait")
+
+
 class _Produce:
-    """One request on its way: what was appended, and what is still to become visible."""
+    """One request in progress: what was appended, and what is still to become visible."""
 
     __slots__ = (
-        "_acks",
-        "_answers",
-        "_finished",
-        "_request",
-        "_timeout_ms",
-        "_timer",
-        "_verification",
-        "_waiting",
-    )
+        "_acks", "_finished", "_request", "_results", "_timeout_ms", "_timer", "_verification", "_waiting",
+    )  # fmt: skip
 
     def __init__(
-        self, request: Request, acks: int, timeout_ms: int, verification: TransactionVerification | None
+        self, request: Request, message: ProduceRequest, verification: TransactionVerification | None
     ) -> None:
         self._request = request
         self._verification = verification
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._answers: list[tuple[str | bytes, list[ProducedPartition]]] = []
-        # Answers that are given but not visible yet: where they stand.
+        self._acks = message.acks
+        self._timeout_ms = message.timeout_ms
+        self._results: list[tuple[str | bytes, list[ProducedPartition]]] = []
+        # Results that are not visible yet, by their positions.
         self._waiting: set[tuple[int, int]] = set()
-        # Every batch has its answer; until then none is sent, whatever becomes visible meanwhile.
+        # Every batch has its result; until then no response is sent, whatever becomes visible meanwhile.
         self._finished = False
         self._timer: Timer | None = None
 
-    def run(self, message: ProduceRequest, services: Services) -> None:
-        refusal = self._refusal(message)
+    async def run(self, message: ProduceRequest, services: Services, *, waits: bool) -> None:
+        """Append every batch, then respond. Nothing is awaited unless `waits`."""
+        refusal = self._refusal()
+        if waits and message.transactional_id is not None:
+            await self._verify_transaction(message, services)
         now_ms = services.clock.now_ms()
         for topic, batches in message.topics:
-            answers: list[ProducedPartition] = []
-            self._answers.append((topic, answers))
+            results: list[ProducedPartition] = []
+            self._results.append((topic, results))
             for index, records in batches:
                 try:
                     if refusal is not None:
                         raise refusal
+                    if waits:
+                        await _create_if_missing(services, topic)
+                        now_ms = services.clock.now_ms()
                     partition = self._partition(services, topic, index)
-                    header = self._checked(partition, records, now_ms)
-                    self._append(answers, partition, records, header, now_ms)  # type: ignore[arg-type]
+                    if records is None:
+                        raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
+                    header = partition.check(
+                        records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD
+                    )
+                    if waits and partition.must_validate(header):
+                        records, header = await _validate(services, partition, records, header)
+                        now_ms = services.clock.now_ms()
+                    self._append(results, partition, records, header, now_ms)
                 except (FlintError, OSError) as error:
-                    answers.append(self._failure(topic, index, error))
-        self._finish(services)
-
-    async def run_slowly(self, message: ProduceRequest, services: Services) -> None:
-        """The same, where something takes time. A barrier keeps later requests behind it."""
-        refusal = self._refusal(message)
-        if message.transactional_id is not None:
-            await self._verify_transaction(message, services)
-        for topic, batches in message.topics:
-            answers: list[ProducedPartition] = []
-            self._answers.append((topic, answers))
-            for index, records in batches:
-                try:
-                    if refusal is not None:
-                        raise refusal
-                    await _create_if_missing(services, topic)
-                    partition = self._partition(services, topic, index)
-                    header = self._checked(partition, records, services.clock.now_ms())
-                    assert records is not None
-                    if partition.must_open(header):
-                        records, header = await _open(services, partition, records, header)
-                    self._append(answers, partition, records, header, services.clock.now_ms())
-                except (FlintError, OSError) as error:
-                    answers.append(self._failure(topic, index, error))
+                    results.append(self._failure(topic, index, error))
         self._finish(services)
 
     async def _verify_transaction(self, message: ProduceRequest, services: Services) -> None:
         """ORDER: a topic that the request makes is there BEFORE its partitions are added to the transaction."""
         if self._verification is None:
             for topic, _ in message.topics:
-                with suppress(FlintError, OSError):  # told for each partition when it is tried again below
+                with suppress(
+                    FlintError, OSError
+                ):  # raised again for each partition when its batch is written
                     await _create_if_missing(services, topic)
             self._verification = TransactionVerification(message, self._request.version, services)
         await self._verification.complete()
 
-    def _refusal(self, message: ProduceRequest) -> RequestError | None:
-        """What is wrong with the request as a whole is told for each partition."""
+    def _refusal(self) -> RequestError | None:
+        """Return what is wrong with the request as a whole, which is the error of each partition."""
         if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             return RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
         return None
@@ -164,14 +160,9 @@ class _Produce:
             )
         return partition
 
-    def _checked(self, partition: Partition, records: memoryview | None, now_ms: int) -> BatchHeader:
-        if records is None:
-            raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
-        return partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
-
     def _append(
         self,
-        answers: list[ProducedPartition],
+        results: list[ProducedPartition],
         partition: Partition,
         records: memoryview,
         header: BatchHeader,
@@ -181,14 +172,14 @@ class _Produce:
             self._check_transaction(partition, header)
         base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
         log = partition.log
-        answers.append(ProducedPartition(partition.index, 0, base_offset, append_time_ms, log.start_offset))
+        results.append(ProducedPartition(partition.index, 0, base_offset, append_time_ms, log.start_offset))
         if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
-            place = (len(self._answers) - 1, len(answers) - 1)
-            self._waiting.add(place)
-            partition.when_visible(last_offset, lambda failure: self._visible(place, failure))
+            position = (len(self._results) - 1, len(results) - 1)
+            self._waiting.add(position)
+            partition.when_visible(last_offset, lambda failure: self._visible(position, failure))
 
     def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
-        """Directly before it is written: whatever took time may have outlived the transaction."""
+        """Check directly before the batch is written: whatever was awaited may have outlived the transaction."""
         if self._verification is None:
             raise RequestError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -196,14 +187,14 @@ class _Produce:
             )
         self._verification.check(partition, header)
 
-    def _visible(self, place: tuple[int, int], failure: str | None) -> None:
-        if place not in self._waiting:
+    def _visible(self, position: tuple[int, int], failure: str | None) -> None:
+        if position not in self._waiting:
             return
-        self._waiting.discard(place)
+        self._waiting.discard(position)
         if failure is not None:
-            topic_at, at = place
-            topic, answers = self._answers[topic_at]
-            answers[at] = self._failure(topic, answers[at].partition, StorageError(failure))
+            topic_at, at = position
+            topic, results = self._results[topic_at]
+            results[at] = self._failure(topic, results[at].partition, StorageError(failure))
         if not self._waiting and self._finished:
             if self._timer is not None:
                 self._timer.cancel()
@@ -218,7 +209,7 @@ class _Produce:
             self._request.respond(self._encode())
             return
         self._request.respond([])
-        failed = [answer for _, answers in self._answers for answer in answers if answer.error_code]
+        failed = [one for _, results in self._results for one in results if one.error_code]
         if failed:
             self._request.connection.refuse(
                 f"a produce request with acks=0 failed: {ErrorCode(failed[0].error_code).name}"
@@ -226,8 +217,8 @@ class _Produce:
 
     def _timed_out(self) -> None:
         for topic_at, at in self._waiting:
-            answers = self._answers[topic_at][1]
-            answers[at] = ProducedPartition(answers[at].partition, ErrorCode.REQUEST_TIMED_OUT)
+            results = self._results[topic_at][1]
+            results[at] = ProducedPartition(results[at].partition, ErrorCode.REQUEST_TIMED_OUT)
             self._request.failed(ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
         self._request.respond(self._encode())
@@ -243,21 +234,21 @@ class _Produce:
 
     def _encode(self) -> ResponseBuffers:
         out = start_response(self._request)
-        encode_response(out, self._request.version, self._answers, 0)
+        encode_response(out, self._request.version, self._results, 0)
         finish_response(out, len(out))
         return [out]
 
 
-async def _open(
+async def _validate(
     services: Services, partition: Partition, records: memoryview, header: BatchHeader
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch as the topic wants it, with its header."""
+    """Return the batch as the topic wants it, with its header."""
 
-    def opened() -> bytes:
+    def validate() -> bytes:
         # Copied only when its turn has come, for many may wait.
-        return partition.open(bytes(records), header)
+        return partition.validate_batch(bytes(records), header)
 
-    batch = memoryview(bytearray(await services.batch_validation.run(services.executor, opened)))
+    batch = memoryview(bytearray(await services.batch_validation.run(services.executor, validate)))
     if partition.deleted:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     # Recompression changed the header; the checks that were made still hold.

@@ -17,7 +17,7 @@ returned as a decision.
 from __future__ import annotations
 
 from flintmq.coordinator.groups.machine import DeletedTopic, GroupMachine
-from flintmq.coordinator.groups.membership import Client
+from flintmq.coordinator.groups.membership import GroupClient
 from flintmq.coordinator.groups.rebalance import GroupSettings
 
-__all__ = ["Client", "DeletedTopic", "GroupMachine", "GroupSettings"]
+__all__ = ["DeletedTopic", "GroupClient", "GroupMachine", "GroupSettings"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from flintmq.coordinator.groups.records import GroupValue, MemberValue, group_entry
-from flintmq.coordinator.runtime.machine import Entry, Token
+from flintmq.coordinator.groups.records import GroupValue, MemberValue, group_record
+from flintmq.coordinator.runtime.machine import CoordinatorRecord, Token
 from flintmq.errors import ErrorCode, ProtocolError, RequestError
 from flintmq.protocol.codec import decode
 from flintmq.protocol.messages import ConsumerProtocolSubscription
@@ -31,14 +31,14 @@ class GroupState(StrEnum):
     STABLE = "Stable"
 
 
-class Parked(NamedTuple):
+class ParkedRequest(NamedTuple):
     """A request that waits in the group."""
 
     token: Token
     version: int
 
 
-class Protocol(NamedTuple):
+class MemberProtocol(NamedTuple):
     name: str
     metadata: bytes
 
@@ -51,11 +51,11 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[MemberProtocol, ...]
     """The preferred one first."""
     assignment: bytes = b""
-    join: Parked | None = None
-    sync: Parked | None = None
+    join: ParkedRequest | None = None
+    sync: ParkedRequest | None = None
     is_new: bool = False
     """It has not been told its id by a JoinGroup that succeeded, so it cannot send heartbeats."""
 
@@ -100,7 +100,7 @@ class Group:
     """A member came since the timer of the initial rebalance was set."""
     _support: dict[str, int] = field(default_factory=dict)
     """How many members know each protocol."""
-    _announced: tuple[Entry, GroupValue] | None = None
+    _announced: tuple[CoordinatorRecord, GroupValue] | None = None
 
     # ---- members
 
@@ -156,7 +156,7 @@ class Group:
             self.leader = member_id
 
     def update(
-        self, member: Member, protocols: tuple[Protocol, ...], *, rebalance_ms: int, session_ms: int
+        self, member: Member, protocols: tuple[MemberProtocol, ...], *, rebalance_ms: int, session_ms: int
     ) -> None:
         self._count_support(member, -1)
         member.protocols = protocols
@@ -164,11 +164,11 @@ class Group:
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 
-    def park_join(self, member: Member, request: Parked) -> None:
+    def park_join(self, member: Member, request: ParkedRequest) -> None:
         self.joined_count += member.join is None
         member.join = request
 
-    def release_join(self, member: Member) -> Parked | None:
+    def release_join(self, member: Member) -> ParkedRequest | None:
         request, member.join = member.join, None
         self.joined_count -= request is not None
         return request
@@ -246,7 +246,7 @@ class Group:
 
     # ---- records
 
-    def announce(self, assignments: Mapping[str, bytes]) -> Entry:
+    def announce(self, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
         """The record of this generation. What it says about the group holds when `confirm` is called with it."""
         members = tuple(
             MemberValue(
@@ -272,7 +272,7 @@ class Group:
             )
         )
 
-    def announce_new(self) -> Entry:
+    def announce_new(self) -> CoordinatorRecord:
         """A record for a group that has had no generation yet, whoever is about to join it."""
         return self._announce(GroupValue("", 0, None, None, self.state_timestamp, ()))
 
@@ -291,10 +291,10 @@ class Group:
         """The announced record could not be written."""
         self._announced = None
 
-    def _announce(self, value: GroupValue) -> Entry:
-        entry = group_entry(self.id, value)
-        self._announced = entry, value
-        return entry
+    def _announce(self, value: GroupValue) -> CoordinatorRecord:
+        record = group_record(self.id, value)
+        self._announced = record, value
+        return record
 
     @classmethod
     def recorded(cls, group_id: str, value: GroupValue) -> Group:
@@ -310,7 +310,7 @@ class Group:
                 client_host=recorded.client_host,
                 rebalance_timeout_ms=recorded.rebalance_timeout_ms,
                 session_timeout_ms=recorded.session_timeout_ms,
-                protocols=(Protocol(value.protocol or "", recorded.subscription),),
+                protocols=(MemberProtocol(value.protocol or "", recorded.subscription),),
                 assignment=recorded.assignment,
             )
             group.add(member, value.protocol_type)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from flintmq.coordinator.groups import membership, offset_commits, responses
-from flintmq.coordinator.groups.group import Group, GroupState, Parked
-from flintmq.coordinator.groups.membership import Client, Joining
+from flintmq.coordinator.groups.group import Group, GroupState, ParkedRequest
+from flintmq.coordinator.groups.membership import GroupClient, JoinAttempt
 from flintmq.coordinator.groups.offsets import CommittedOffset, Offsets, expired
 from flintmq.coordinator.groups.rebalance import (
     GroupSettings,
+    GroupStep,
     JoinTimer,
     SessionTimer,
     SyncTimer,
-    Turn,
     expire_joins,
     expire_session,
     expire_syncs,
@@ -30,13 +30,13 @@ from flintmq.coordinator.groups.records import (
     NO_TOPIC_ID,
     GroupKey,
     OffsetKey,
-    group_entry,
-    offset_entry,
+    group_record,
+    offset_record,
     read_group,
     read_key,
     read_offset,
 )
-from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.machine import CoordinatorRecord, Decision, StoredRecord, TimerKey, Token
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
@@ -76,7 +76,7 @@ class GroupMachine:
 
     # ---- what the records say
 
-    def apply(self, stored: Stored) -> None:
+    def apply(self, stored: StoredRecord) -> None:
         key = read_key(stored.key)
         if isinstance(key, OffsetKey):
             self._apply_offset(key, stored)
@@ -90,7 +90,7 @@ class GroupMachine:
         elif group is None or not group.confirm(value):
             self._groups[group_id] = Group.recorded(group_id, read_group(value))
 
-    def _apply_offset(self, key: OffsetKey, stored: Stored) -> None:
+    def _apply_offset(self, key: OffsetKey, stored: StoredRecord) -> None:
         group_id, topic, partition = key
         if stored.value is None:
             offsets = self._offsets.get(group_id)
@@ -121,28 +121,28 @@ class GroupMachine:
 
     def loaded(self, now_ms: int) -> Decision:
         """Members get a whole session to make themselves heard."""
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         for group in self._groups.values():
             for member in group.members.values():
-                start_session(turn, group, member)
+                start_session(step, group, member)
             if len(group.members) > self.settings.group_max_size:
-                prepare(turn, group)
-        return turn.decision
+                prepare(step, group)
+        return step.decision
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         if not isinstance(key, SessionTimer | JoinTimer | SyncTimer):
-            return turn.decision
+            return step.decision
         group = self._groups.get(key.group)
         if group is None:
-            return turn.decision
+            return step.decision
         if isinstance(key, SessionTimer):
-            expire_session(turn, group, key.member)
+            expire_session(step, group, key.member)
         elif isinstance(key, JoinTimer):
-            expire_joins(turn, group)
+            expire_joins(step, group)
         else:
-            expire_syncs(turn, group)
-        return _with_failure(turn.decision, group)
+            expire_syncs(step, group)
+        return _with_failure(step.decision, group)
 
     # ---- members
 
@@ -151,30 +151,30 @@ class GroupMachine:
         token: Token,
         request: JoinGroupRequest,
         version: int,
-        client: Client,
+        client: GroupClient,
         new_member_id: str,
         now_ms: int,
     ) -> Decision:
         """`new_member_id` is a uuid; a member that has no id yet gets one made of it."""
-        turn = Turn(self.settings, now_ms)
-        parked = Parked(token, version)
-        joining = Joining.of(request, parked, client, new_member_id)
+        step = GroupStep(self.settings, now_ms)
+        parked = ParkedRequest(token, version)
+        joining = JoinAttempt.of(request, parked, client, new_member_id)
         code = self._check_join(request, joining)
         if code:
-            turn.refuse_join(parked, request.member_id, code)
-            return turn.decision
+            step.refuse_join(parked, request.member_id, code)
+            return step.decision
         group = self._groups.get(request.group_id)
         if group is not None:
-            membership.join(turn, group, joining)
-            return turn.decision
+            membership.join(step, group, joining)
+            return step.decision
         # ORDER: the record is announced after the join, with the time of the state that the group is in by then.
         group = self._groups[request.group_id] = Group(request.group_id, GroupState.EMPTY, now_ms)
-        membership.join(turn, group, joining)
-        turn.decision.entries.append(group.announce_new())
-        turn.decision.failed = self._uncreate(turn, group, parked)
-        return turn.decision
+        membership.join(step, group, joining)
+        step.decision.records.append(group.announce_new())
+        step.decision.failed = self._uncreate(step, group, parked)
+        return step.decision
 
-    def _check_join(self, request: JoinGroupRequest, joining: Joining) -> ErrorCode:
+    def _check_join(self, request: JoinGroupRequest, joining: JoinAttempt) -> ErrorCode:
         settings = self.settings
         shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not request.group_id:
@@ -188,55 +188,57 @@ class GroupMachine:
                 return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.NONE
 
-    def _uncreate(self, turn: Turn, group: Group, parked: Parked) -> Callable[[ErrorCode], Decision]:
+    def _uncreate(
+        self, step: GroupStep, group: Group, parked: ParkedRequest
+    ) -> Callable[[ErrorCode], Decision]:
         def failed(code: ErrorCode) -> Decision:
             del self._groups[group.id]
-            undone = Turn(turn.settings, turn.now_ms)
-            undone.decision.timers.update(dict.fromkeys(turn.decision.timers))
+            undone = GroupStep(step.settings, step.now_ms)
+            undone.decision.timers.update(dict.fromkeys(step.decision.timers))
             undone.refuse_join(parked, "", responses.write_error(code))
             return undone.decision
 
         return failed
 
     def sync_group(self, token: Token, request: SyncGroupRequest, version: int, now_ms: int) -> Decision:
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         try:
             if version >= membership.PROTOCOL_REQUIRED_VERSION and (
                 request.protocol_type is None or request.protocol_name is None
             ):
                 raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             group = self._group_of_member(request.group_id)
-            membership.sync(turn, group, request, Parked(token, version))
+            membership.sync(step, group, request, ParkedRequest(token, version))
         except RequestError as error:
-            turn.decision.reply(token, SyncGroupResponse(error_code=error.code))
-        return turn.decision
+            step.decision.respond(token, SyncGroupResponse(error_code=error.code))
+        return step.decision
 
     def heartbeat(self, token: Token, request: HeartbeatRequest, version: int, now_ms: int) -> Decision:
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         try:
             group = self._group_of_member(request.group_id)
             code = membership.heartbeat(
-                turn, group, request.member_id, request.group_instance_id, request.generation_id
+                step, group, request.member_id, request.group_instance_id, request.generation_id
             )
         except RequestError as error:
             code = error.code
-        return turn.decision.reply(token, HeartbeatResponse(error_code=code))
+        return step.decision.respond(token, HeartbeatResponse(error_code=code))
 
     def leave_group(self, token: Token, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision:
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         leaving = request.members
         if version < responses.SEVERAL_LEAVE_VERSION:
             leaving = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         if not request.group_id:
-            return turn.decision.reply(token, responses.left(version, (), ErrorCode.INVALID_GROUP_ID))
+            return step.decision.respond(token, responses.left(version, (), ErrorCode.INVALID_GROUP_ID))
         group = self._groups.get(request.group_id)
         if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             outcomes = [(one.member_id, one.group_instance_id, unknown) for one in leaving]
-            return turn.decision.reply(token, responses.left(version, outcomes))
-        outcomes = membership.leave(turn, group, leaving)
+            return step.decision.respond(token, responses.left(version, outcomes))
+        outcomes = membership.leave(step, group, leaving)
         refused = _Refusal(token, lambda code: responses.left(version, (), responses.write_error(code)))
-        return _with_failure(turn.decision.reply(token, responses.left(version, outcomes)), group, refused)
+        return _with_failure(step.decision.respond(token, responses.left(version, outcomes)), group, refused)
 
     def _group_of_member(self, group_id: str) -> Group:
         if not group_id:
@@ -251,20 +253,20 @@ class GroupMachine:
     def commit_offsets(
         self, token: Token, request: OffsetCommitRequest, version: int, now_ms: int
     ) -> Decision:
-        turn = Turn(self.settings, now_ms)
+        step = GroupStep(self.settings, now_ms)
         group = self._groups.get(request.group_id)
         try:
             offset_commits.check_commit(group, request, version)
         except RequestError as error:
-            return turn.decision.reply(token, offset_commits.commit_refused(request, error.code))
+            return step.decision.respond(token, offset_commits.commit_refused(request, error.code))
         if group is not None and request.member_id in group.members:
-            start_session(turn, group, group.members[request.member_id])
-        entries, reply = offset_commits.commit(request, now_ms, self.settings.offset_metadata_max_bytes)
-        turn.decision.entries += entries
+            start_session(step, group, group.members[request.member_id])
+        records, response = offset_commits.commit(request, now_ms, self.settings.offset_metadata_max_bytes)
+        step.decision.records += records
         refused = _Refusal(
             token, lambda code: offset_commits.commit_refused(request, offset_commits.commit_error(code))
         )
-        return _with_failure(turn.decision.reply(token, reply), None, refused)
+        return _with_failure(step.decision.respond(token, response), None, refused)
 
     def commit_offsets_in_transaction(
         self, token: Token, request: TxnOffsetCommitRequest, version: int, now_ms: int
@@ -273,15 +275,15 @@ class GroupMachine:
         decision = Decision()
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
-            return decision.reply(token, offset_commits.transactional_commit_refused(request, code))
+            return decision.respond(token, offset_commits.transactional_commit_refused(request, code))
         try:
             offset_commits.check_transactional_commit(self._groups.get(request.group_id), request)
         except RequestError as error:
-            return decision.reply(token, offset_commits.transactional_commit_refused(request, error.code))
-        entries, reply = offset_commits.commit_in_transaction(
+            return decision.respond(token, offset_commits.transactional_commit_refused(request, error.code))
+        records, response = offset_commits.commit_in_transaction(
             request, now_ms, self.settings.offset_metadata_max_bytes
         )
-        decision.entries += entries
+        decision.records += records
         decision.producer = request.producer_id, request.producer_epoch
         refused = _Refusal(
             token,
@@ -289,7 +291,7 @@ class GroupMachine:
                 request, offset_commits.commit_error(code)
             ),
         )
-        return _with_failure(decision.reply(token, reply), None, refused)
+        return _with_failure(decision.respond(token, response), None, refused)
 
     def fetch_offsets(
         self,
@@ -302,7 +304,7 @@ class GroupMachine:
         """One group of a request (see `commits.fetched_groups`); the reply has that group alone."""
         offsets = self._offsets.get(request.group_id, _NO_OFFSETS)
         group = offset_commits.fetch(offsets, request, require_stable=require_stable)
-        return Decision().reply(token, offset_commits.fetch_reply(group, version))
+        return Decision().respond(token, offset_commits.fetch_response(group, version))
 
     def delete_offsets(self, token: Token, request: OffsetDeleteRequest, version: int) -> Decision:
         decision = Decision()
@@ -311,40 +313,40 @@ class GroupMachine:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID)
             group = offset_commits.check_delete(self._groups.get(request.group_id))
         except RequestError as error:
-            return decision.reply(token, OffsetDeleteResponse(error_code=error.code))
+            return decision.respond(token, OffsetDeleteResponse(error_code=error.code))
         offsets = self._offsets.get(group.id, _NO_OFFSETS)
-        entries, reply = offset_commits.delete(group, offsets, request)
-        decision.entries += entries
+        records, response = offset_commits.delete(group, offsets, request)
+        decision.records += records
         refused = _Refusal(token, lambda code: OffsetDeleteResponse(error_code=responses.write_error(code)))
-        return _with_failure(decision.reply(token, reply), None, refused)
+        return _with_failure(decision.respond(token, response), None, refused)
 
     def topics_deleted(self, topics: Sequence[DeletedTopic]) -> list[Decision]:
         """Offsets of these topics go, but not those of a new topic that has the name by now."""
         ids: dict[str, list[bytes]] = {}
         for name, topic_id in topics:
             ids.setdefault(name, [NO_TOPIC_ID]).append(topic_id)
-        entries: list[Entry] = []
+        records: list[CoordinatorRecord] = []
         for group_id, offsets in self._offsets.items():
             for topic, partition in offsets.places():
                 committed = offsets.get(topic, partition)
                 # Transactions do not say which topic of that name they mean.
                 if topic in ids and (committed is None or committed.value.topic_id in ids[topic]):
-                    entries.append(offset_entry(OffsetKey(group_id, topic, partition), None))
-        return _in_parts(entries)
+                    records.append(offset_record(OffsetKey(group_id, topic, partition), None))
+        return _in_parts(records)
 
     def expire_offsets(self, now_ms: int) -> list[Decision]:
         """What has had its time goes; so does an empty group that has nothing left."""
-        entries: list[Entry] = []
+        records: list[CoordinatorRecord] = []
         for group in self._groups.values():
             offsets = self._offsets.get(group.id, _NO_OFFSETS)
             gone = expired(group, offsets, now_ms, self.settings.offsets_retention_ms)
-            entries += [
-                offset_entry(OffsetKey(group.id, topic, partition), None) for topic, partition in gone
+            records += [
+                offset_record(OffsetKey(group.id, topic, partition), None) for topic, partition in gone
             ]
             is_bare = len(gone) == sum(1 for _ in offsets.places())
             if is_bare and group.state is GroupState.EMPTY and not group.pending_ids:
-                entries.append(group_entry(group.id, None))
-        return _in_parts(entries)
+                records.append(group_record(group.id, None))
+        return _in_parts(records)
 
     # ---- groups
 
@@ -355,7 +357,7 @@ class GroupMachine:
             else responses.described(self._groups[group_id])
             for group_id in group_ids
         ]
-        return Decision().reply(token, DescribeGroupsResponse(groups=described))
+        return Decision().respond(token, DescribeGroupsResponse(groups=described))
 
     def list_groups(self, token: Token, request: ListGroupsRequest, version: int) -> Decision:
         states = [state.strip().lower() for state in request.states_filter]
@@ -366,7 +368,7 @@ class GroupMachine:
             if (not states or group.state.value.lower() in states)
             and (not types or responses.CLASSIC in types)
         ]
-        return Decision().reply(token, ListGroupsResponse(groups=listed))
+        return Decision().respond(token, ListGroupsResponse(groups=listed))
 
     def delete_groups(self, token: Token, group_ids: Sequence[str], version: int) -> Decision:
         decision = Decision()
@@ -379,11 +381,11 @@ class GroupMachine:
             elif group.state is not GroupState.EMPTY:
                 code = ErrorCode.NON_EMPTY_GROUP
             else:
-                decision.entries += [
-                    offset_entry(OffsetKey(group_id, topic, partition), None)
+                decision.records += [
+                    offset_record(OffsetKey(group_id, topic, partition), None)
                     for topic, partition in self._offsets.get(group_id, _NO_OFFSETS).places()
                 ]
-                decision.entries.append(group_entry(group_id, None))
+                decision.records.append(group_record(group_id, None))
             results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code))
 
         def refusal(code: ErrorCode) -> Message:
@@ -397,13 +399,13 @@ class GroupMachine:
                 ]
             )
 
-        reply = DeleteGroupsResponse(results=results)
-        return _with_failure(decision.reply(token, reply), None, _Refusal(token, refusal))
+        response = DeleteGroupsResponse(results=results)
+        return _with_failure(decision.respond(token, response), None, _Refusal(token, refusal))
 
 
 class _Refusal(NamedTuple):
     token: Token
-    reply: Callable[[ErrorCode], Message]
+    response: Callable[[ErrorCode], Message]
 
 
 def _with_failure(decision: Decision, group: Group | None, refused: _Refusal | None = None) -> Decision:
@@ -412,28 +414,28 @@ def _with_failure(decision: Decision, group: Group | None, refused: _Refusal | N
     A group that became empty without a record of it is empty all the same: if the broker dies before the next one,
     the members of the generation before are back, and their sessions run out.
     """
-    if not decision.entries:
+    if not decision.records:
         return decision
 
     def failed(code: ErrorCode) -> Decision:
         if group is not None:
             group.retract()
-        kept = [one for one in decision.replies if refused is None or one[0] != refused.token]
-        undone = Decision(replies=kept, timers=decision.timers)
-        return undone if refused is None else undone.reply(refused.token, refused.reply(code))
+        kept = [one for one in decision.responses if refused is None or one[0] != refused.token]
+        undone = Decision(responses=kept, timers=decision.timers)
+        return undone if refused is None else undone.respond(refused.token, refused.response(code))
 
     decision.failed = failed
     return decision
 
 
-def _in_parts(entries: list[Entry]) -> list[Decision]:
+def _in_parts(records: list[CoordinatorRecord]) -> list[Decision]:
     """Tombstones in decisions that each fit into a batch; if one of them fails, the others hold."""
     parts: list[Decision] = []
     room = 0
-    for entry in entries:
+    for record in records:
         if room <= 0:
             parts.append(Decision())
             room = _PART_BYTES
-        parts[-1].entries.append(entry)
-        room -= len(entry.key)
+        parts[-1].records.append(record)
+        room -= len(record.key)
     return parts

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from flintmq.coordinator.groups import responses
-from flintmq.coordinator.groups.group import Group, GroupState, Member, Parked, Protocol
+from flintmq.coordinator.groups.group import Group, GroupState, Member, MemberProtocol, ParkedRequest
 from flintmq.coordinator.groups.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupStep,
     SessionTimer,
-    Turn,
     end_session,
     maybe_complete_joins,
     note_sync,
@@ -32,31 +32,33 @@ MEMBER_ID_REQUIRED_VERSION: Final = 4
 PROTOCOL_REQUIRED_VERSION: Final = 5
 
 
-class Client(NamedTuple):
+class GroupClient(NamedTuple):
     """Who asks; the host is written as Kafka does, with a slash before the address."""
 
     id: str
     host: str
 
 
-class Joining(NamedTuple):
+class JoinAttempt(NamedTuple):
     """A JoinGroup, with what does not depend on its version."""
 
     request: JoinGroupRequest
-    parked: Parked
-    client: Client
+    parked: ParkedRequest
+    client: GroupClient
     new_member_id: str
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[MemberProtocol, ...]
     rebalance_timeout_ms: int
 
     @classmethod
-    def of(cls, request: JoinGroupRequest, parked: Parked, client: Client, uuid: str) -> Joining:
+    def of(
+        cls, request: JoinGroupRequest, parked: ParkedRequest, client: GroupClient, uuid: str
+    ) -> JoinAttempt:
         return cls(
             request=request,
             parked=parked,
             client=client,
             new_member_id=f"{client.id if request.group_instance_id is None else request.group_instance_id}-{uuid}",
-            protocols=tuple(Protocol(one.name, bytes(one.metadata)) for one in request.protocols),
+            protocols=tuple(MemberProtocol(one.name, bytes(one.metadata)) for one in request.protocols),
             # The first version has one time-out for both.
             rebalance_timeout_ms=request.rebalance_timeout_ms
             if parked.version
@@ -67,35 +69,35 @@ class Joining(NamedTuple):
 # ---- JoinGroup
 
 
-def join(turn: Turn, group: Group, joining: Joining) -> None:
+def join(step: GroupStep, group: Group, joining: JoinAttempt) -> None:
     request = joining.request
     member_id = request.member_id
-    if not _has_room(turn, group, member_id):
+    if not _has_room(step, group, member_id):
         if member_id in group.members or member_id in group.pending_ids:
-            remove_member(turn, group, member_id)
-            maybe_complete_joins(turn, group)
-        turn.refuse_join(joining.parked, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
+            remove_member(step, group, member_id)
+            maybe_complete_joins(step, group)
+        step.refuse_join(joining.parked, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif not group.supports(request.protocol_type, [protocol.name for protocol in joining.protocols]):
-        turn.refuse_join(joining.parked, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        step.refuse_join(joining.parked, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif member_id:
-        _join_known(turn, group, joining)
+        _join_known(step, group, joining)
     elif request.group_instance_id is not None:
         known_id = group.static_ids.get(request.group_instance_id)
         if known_id is None:
-            _add(turn, group, joining, joining.new_member_id)
+            _add(step, group, joining, joining.new_member_id)
         else:
-            _replace_static(turn, group, joining, group.members[known_id])
+            _replace_static(step, group, joining, group.members[known_id])
     elif joining.parked.version >= MEMBER_ID_REQUIRED_VERSION:
         # KIP-394: who does not come back with this id was not there.
         group.pending_ids[joining.new_member_id] = None
-        turn.decision.timers[SessionTimer(group.id, joining.new_member_id)] = request.session_timeout_ms
-        turn.refuse_join(joining.parked, joining.new_member_id, ErrorCode.MEMBER_ID_REQUIRED)
+        step.decision.timers[SessionTimer(group.id, joining.new_member_id)] = request.session_timeout_ms
+        step.refuse_join(joining.parked, joining.new_member_id, ErrorCode.MEMBER_ID_REQUIRED)
     else:
-        _add(turn, group, joining, joining.new_member_id)
+        _add(step, group, joining, joining.new_member_id)
 
 
-def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
-    limit = turn.settings.group_max_size
+def _has_room(step: GroupStep, group: Group, member_id: str) -> bool:
+    limit = step.settings.group_max_size
     member = group.members.get(member_id)
     if group.state is GroupState.EMPTY:
         return True
@@ -105,31 +107,31 @@ def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
-def _join_known(turn: Turn, group: Group, joining: Joining) -> None:
+def _join_known(step: GroupStep, group: Group, joining: JoinAttempt) -> None:
     request = joining.request
     if request.member_id in group.pending_ids and request.group_instance_id is None:
-        _add(turn, group, joining, request.member_id)
+        _add(step, group, joining, request.member_id)
         return
     try:
         member = group.member(request.member_id, request.group_instance_id)
     except RequestError as error:
-        turn.refuse_join(joining.parked, request.member_id, error.code)
+        step.refuse_join(joining.parked, request.member_id, error.code)
         return
     is_leader = member.id == group.leader
     is_same = member.protocols == joining.protocols
     if group.state is GroupState.COMPLETING and is_same:
         # Its reply got lost.
         members = tuple(group.members.values()) if is_leader else ()
-        turn.decision.reply(joining.parked.token, responses.joined(group, member.id, members=members))
+        step.decision.respond(joining.parked.token, responses.joined(group, member.id, members=members))
     elif group.state is GroupState.STABLE and is_same and not is_leader:
-        turn.decision.reply(joining.parked.token, responses.joined(group, member.id))
+        step.decision.respond(joining.parked.token, responses.joined(group, member.id))
     else:
         # Also if the leader has nothing new to say: this is how it asks for a rebalance when topics have changed.
-        _update(turn, group, joining, member)
-        rebalance(turn, group)
+        _update(step, group, joining, member)
+        rebalance(step, group)
 
 
-def _add(turn: Turn, group: Group, joining: Joining, member_id: str) -> None:
+def _add(step: GroupStep, group: Group, joining: JoinAttempt, member_id: str) -> None:
     request = joining.request
     member = Member(
         id=member_id,
@@ -145,13 +147,13 @@ def _add(turn: Turn, group: Group, joining: Joining, member_id: str) -> None:
     if group.delay_ms is not None:
         group.grew = True
     group.add(member, request.protocol_type)
-    turn.decision.timers[SessionTimer(group.id, member_id)] = NEW_MEMBER_JOIN_TIMEOUT_MS
-    rebalance(turn, group)
+    step.decision.timers[SessionTimer(group.id, member_id)] = NEW_MEMBER_JOIN_TIMEOUT_MS
+    rebalance(step, group)
 
 
-def _update(turn: Turn, group: Group, joining: Joining, member: Member) -> None:
+def _update(step: GroupStep, group: Group, joining: JoinAttempt, member: Member) -> None:
     # The request that this one takes the place of has nobody to wait for it, but holds up its connection.
-    turn.refuse_join(member.join, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
+    step.refuse_join(member.join, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.update(
         member,
         joining.protocols,
@@ -161,40 +163,40 @@ def _update(turn: Turn, group: Group, joining: Joining, member: Member) -> None:
     group.park_join(member, joining.parked)
 
 
-def _replace_static(turn: Turn, group: Group, joining: Joining, member: Member) -> None:
+def _replace_static(step: GroupStep, group: Group, joining: JoinAttempt, member: Member) -> None:
     """KIP-345: a static member was restarted. It keeps its assignment; in a stable group nobody else notices."""
     old_id, old_leader = member.id, group.leader
     before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-    turn.refuse_join(group.release_join(member), old_id, ErrorCode.FENCED_INSTANCE_ID)
-    turn.refuse_sync(member.sync, ErrorCode.FENCED_INSTANCE_ID)
+    step.refuse_join(group.release_join(member), old_id, ErrorCode.FENCED_INSTANCE_ID)
+    step.refuse_sync(member.sync, ErrorCode.FENCED_INSTANCE_ID)
     member.sync, member.is_new = None, False
-    end_session(turn, group, old_id)
+    end_session(step, group, old_id)
     group.rename(member, joining.new_member_id)
-    start_session(turn, group, member)
-    _update(turn, group, joining, member)
+    start_session(step, group, member)
+    _update(step, group, joining, member)
     if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
         # Also while the leader assigns: it has been told the old id, and the new one would get nothing.
-        rebalance(turn, group)
+        rebalance(step, group)
         return
     group.release_join(member)
     if joining.parked.version >= responses.SKIP_ASSIGNMENT_VERSION:
         # KIP-814: the leader learns that it leads, and that there is nothing for it to assign.
         is_leader = member.id == group.leader
         members = tuple(group.members.values()) if is_leader else ()
-        reply = responses.joined(group, member.id, members=members, skip_assignment=is_leader)
+        response = responses.joined(group, member.id, members=members, skip_assignment=is_leader)
     else:
         # Told of its old id, a leader does not know itself again and leaves the assignment as it is.
-        reply = responses.joined(group, member.id, leader=old_leader)
-    decision = turn.decision.reply(joining.parked.token, reply)
-    decision.entries.append(group.announce({one.id: one.assignment for one in group.members.values()}))
+        response = responses.joined(group, member.id, leader=old_leader)
+    decision = step.decision.respond(joining.parked.token, response)
+    decision.records.append(group.announce({one.id: one.assignment for one in group.members.values()}))
 
     def failed(code: ErrorCode) -> Decision:
         group.retract()
         group.update(member, before[0], rebalance_ms=before[1], session_ms=before[2])
         group.rename(member, old_id)
-        undone = Turn(turn.settings, turn.now_ms)
+        undone = GroupStep(step.settings, step.now_ms)
         start_session(undone, group, member)
-        undone.decision.replies += [one for one in decision.replies if one[0] != joining.parked.token]
+        undone.decision.responses += [one for one in decision.responses if one[0] != joining.parked.token]
         undone.refuse_join(joining.parked, "", responses.write_error(code))
         return undone.decision
 
@@ -204,7 +206,7 @@ def _replace_static(turn: Turn, group: Group, joining: Joining, member: Member) 
 # ---- SyncGroup
 
 
-def sync(turn: Turn, group: Group, request: SyncGroupRequest, parked: Parked) -> None:
+def sync(step: GroupStep, group: Group, request: SyncGroupRequest, parked: ParkedRequest) -> None:
     """Raises RequestError."""
     member = group.member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
@@ -217,32 +219,32 @@ def sync(turn: Turn, group: Group, request: SyncGroupRequest, parked: Parked) ->
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is GroupState.PREPARING:
         raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-    note_sync(turn, group, member)
+    note_sync(step, group, member)
     if group.state is GroupState.STABLE:
-        turn.decision.reply(parked.token, responses.synced(group, member.assignment))
+        step.decision.respond(parked.token, responses.synced(group, member.assignment))
         return
-    turn.refuse_sync(member.sync, ErrorCode.REBALANCE_IN_PROGRESS)
+    step.refuse_sync(member.sync, ErrorCode.REBALANCE_IN_PROGRESS)
     member.sync = parked
     if member.id == group.leader:
-        _assign(turn, group, {one.member_id: bytes(one.assignment) for one in request.assignments})
+        _assign(step, group, {one.member_id: bytes(one.assignment) for one in request.assignments})
 
 
-def _assign(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
-    decision = turn.decision
-    decision.entries.append(group.announce(assignments))
-    waiting: list[tuple[Member, Parked]] = []
+def _assign(step: GroupStep, group: Group, assignments: dict[str, bytes]) -> None:
+    decision = step.decision
+    decision.records.append(group.announce(assignments))
+    waiting: list[tuple[Member, ParkedRequest]] = []
     for member in group.members.values():
         if member.sync is not None:
             waiting.append((member, member.sync))
-            decision.reply(member.sync.token, responses.synced(group, assignments.get(member.id, b"")))
+            decision.respond(member.sync.token, responses.synced(group, assignments.get(member.id, b"")))
             member.sync = None
-            start_session(turn, group, member)
+            start_session(step, group, member)
 
     def failed(code: ErrorCode) -> Decision:
         group.retract()
-        undone = Turn(turn.settings, turn.now_ms)
+        undone = GroupStep(step.settings, step.now_ms)
         # Those that were answered before the assignment are in front, and stay answered.
-        undone.decision.replies += decision.replies[: len(decision.replies) - len(waiting)]
+        undone.decision.responses += decision.responses[: len(decision.responses) - len(waiting)]
         for member, request in waiting:
             member.sync = request
         release_syncs(undone, group, responses.write_error(code))
@@ -256,33 +258,33 @@ def _assign(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
 
 
 def heartbeat(
-    turn: Turn, group: Group, member_id: str, instance_id: str | None, generation: int
+    step: GroupStep, group: Group, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
     """Raises RequestError."""
     member = group.member(member_id, instance_id)
     if generation != group.generation:
         raise RequestError(ErrorCode.ILLEGAL_GENERATION)
-    start_session(turn, group, member)
+    start_session(step, group, member)
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
 
 def leave(
-    turn: Turn, group: Group, leaving: Sequence[LeaveGroupRequest.MemberIdentity]
+    step: GroupStep, group: Group, leaving: Sequence[LeaveGroupRequest.MemberIdentity]
 ) -> list[tuple[str, str | None, ErrorCode]]:
     """What became of each, by member id and instance id."""
     outcomes = [
-        (one.member_id, one.group_instance_id, _leave(turn, group, one.member_id, one.group_instance_id))
+        (one.member_id, one.group_instance_id, _leave(step, group, one.member_id, one.group_instance_id))
         for one in leaving
     ]
     if any(code is ErrorCode.NONE for *_, code in outcomes):
         if group.state is GroupState.PREPARING:
-            maybe_complete_joins(turn, group)
+            maybe_complete_joins(step, group)
         elif group.state is not GroupState.EMPTY:
-            rebalance(turn, group)
+            rebalance(step, group)
     return outcomes
 
 
-def _leave(turn: Turn, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+def _leave(step: GroupStep, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     if not member_id:
         # An operator removes a static member by its instance id alone.
         member_id = group.static_ids.get(instance_id or "", "")
@@ -293,5 +295,5 @@ def _leave(turn: Turn, group: Group, member_id: str, instance_id: str | None) ->
             group.member(member_id, instance_id)
         except RequestError as error:
             return error.code
-    remove_member(turn, group, member_id)
+    remove_member(step, group, member_id)
     return ErrorCode.NONE

@@ -10,9 +10,9 @@ from typing import Final
 
 from flintmq.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from flintmq.coordinator.groups.offsets import CommittedOffset, Offsets
-from flintmq.coordinator.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue, offset_entry
+from flintmq.coordinator.groups.records import NO_TOPIC_ID, OffsetKey, OffsetValue, offset_record
 from flintmq.coordinator.groups.responses import write_error
-from flintmq.coordinator.runtime.machine import Entry
+from flintmq.coordinator.runtime.machine import CoordinatorRecord
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import (
     OffsetCommitRequest,
@@ -91,9 +91,9 @@ def _check_member(group: Group, member_id: str, instance_id: str | None, generat
 
 def commit(
     request: OffsetCommitRequest, now_ms: int, metadata_max_bytes: int
-) -> tuple[list[Entry], OffsetCommitResponse]:
-    entries: list[Entry] = []
-    reply = OffsetCommitResponse()
+) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+    records: list[CoordinatorRecord] = []
+    response = OffsetCommitResponse()
     expire_timestamp = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
     for topic in request.topics:
         partitions = []
@@ -107,27 +107,27 @@ def commit(
                 bytes(topic.topic_id),
             )
             key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-            code = _add_entry(entries, key, value, metadata_max_bytes)
+            code = _add_entry(records, key, value, metadata_max_bytes)
             partitions.append(
                 OffsetCommitResponse.OffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code
                 )
             )
-        reply.topics.append(
+        response.topics.append(
             OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic.name, topic_id=topic.topic_id, partitions=partitions
             )
         )
-    return entries, reply
+    return records, response
 
 
 def _add_entry(
-    entries: list[Entry], key: OffsetKey, value: OffsetValue, metadata_max_bytes: int
+    records: list[CoordinatorRecord], key: OffsetKey, value: OffsetValue, metadata_max_bytes: int
 ) -> ErrorCode:
     """The record of one offset, unless the text that comes with it is too long."""
     if len(value.metadata) > metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    entries.append(offset_entry(key, value))
+    records.append(offset_record(key, value))
     return ErrorCode.NONE
 
 
@@ -151,9 +151,9 @@ def commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommi
 
 def commit_in_transaction(
     request: TxnOffsetCommitRequest, now_ms: int, metadata_max_bytes: int
-) -> tuple[list[Entry], TxnOffsetCommitResponse]:
-    entries: list[Entry] = []
-    reply = TxnOffsetCommitResponse()
+) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
+    records: list[CoordinatorRecord] = []
+    response = TxnOffsetCommitResponse()
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
@@ -164,16 +164,16 @@ def commit_in_transaction(
                 now_ms,
             )
             key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-            code = _add_entry(entries, key, value, metadata_max_bytes)
+            code = _add_entry(records, key, value, metadata_max_bytes)
             partitions.append(
                 TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code
                 )
             )
-        reply.topics.append(
+        response.topics.append(
             TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
         )
-    return entries, reply
+    return records, response
 
 
 def transactional_commit_refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -251,7 +251,7 @@ def _is_of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:
     return known_id != NO_TOPIC_ID and topic_id != NO_TOPIC_ID and known_id != topic_id
 
 
-def fetch_reply(group: OffsetFetchResponse.OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+def fetch_response(group: OffsetFetchResponse.OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
     """The whole reply of versions that ask for one group; of those that ask for several, a reply with this one."""
     if version >= BATCHED_FETCH_VERSION:
         return OffsetFetchResponse(groups=[group])
@@ -298,17 +298,17 @@ def fetched_groups(
 
 def delete(
     group: Group, offsets: Offsets, request: OffsetDeleteRequest
-) -> tuple[list[Entry], OffsetDeleteResponse]:
-    entries: list[Entry] = []
-    reply = OffsetDeleteResponse()
+) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
+    records: list[CoordinatorRecord] = []
+    response = OffsetDeleteResponse()
     for topic in request.topics:
         is_subscribed = group.is_subscribed(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
         for partition in topic.partitions:
             if not is_subscribed and offsets.is_known(topic.name, partition.partition_index):
                 key = OffsetKey(group.id, topic.name, partition.partition_index)
-                entries.append(offset_entry(key, None))
-        reply.topics.append(
+                records.append(offset_record(key, None))
+        response.topics.append(
             OffsetDeleteResponse.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
@@ -319,4 +319,4 @@ def delete(
                 ],
             )
         )
-    return entries, reply
+    return records, response

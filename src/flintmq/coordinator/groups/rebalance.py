@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from flintmq.coordinator.groups import responses
-from flintmq.coordinator.groups.group import Group, GroupState, Member, Parked
+from flintmq.coordinator.groups.group import Group, GroupState, Member, ParkedRequest
 from flintmq.coordinator.runtime.machine import Decision
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import SyncGroupResponse
@@ -56,164 +56,164 @@ class SyncTimer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Turn:
+class GroupStep:
     """One decision in the making."""
 
     settings: GroupSettings
     now_ms: int
     decision: Decision = field(default_factory=Decision)
 
-    def refuse_join(self, request: Parked | None, member_id: str, code: ErrorCode) -> None:
+    def refuse_join(self, request: ParkedRequest | None, member_id: str, code: ErrorCode) -> None:
         if request is not None:
-            self.decision.reply(request.token, responses.join_refused(request.version, member_id, code))
+            self.decision.respond(request.token, responses.join_refused(request.version, member_id, code))
 
-    def refuse_sync(self, request: Parked | None, code: ErrorCode) -> None:
+    def refuse_sync(self, request: ParkedRequest | None, code: ErrorCode) -> None:
         if request is not None:
-            self.decision.reply(request.token, SyncGroupResponse(error_code=code))
+            self.decision.respond(request.token, SyncGroupResponse(error_code=code))
 
 
 # ---- sessions
 
 
-def start_session(turn: Turn, group: Group, member: Member) -> None:
-    turn.decision.timers[SessionTimer(group.id, member.id)] = member.session_timeout_ms
+def start_session(step: GroupStep, group: Group, member: Member) -> None:
+    step.decision.timers[SessionTimer(group.id, member.id)] = member.session_timeout_ms
 
 
-def end_session(turn: Turn, group: Group, member_id: str) -> None:
-    turn.decision.timers[SessionTimer(group.id, member_id)] = None
+def end_session(step: GroupStep, group: Group, member_id: str) -> None:
+    step.decision.timers[SessionTimer(group.id, member_id)] = None
 
 
-def remove_member(turn: Turn, group: Group, member_id: str) -> None:
+def remove_member(step: GroupStep, group: Group, member_id: str) -> None:
     """It left, or was not heard of in time. What it has parked is answered: if it still lives, it joins anew."""
     member = group.remove(member_id)
-    end_session(turn, group, member_id)
+    end_session(step, group, member_id)
     if member is not None:
-        turn.refuse_join(member.join, "", ErrorCode.UNKNOWN_MEMBER_ID)
-        turn.refuse_sync(member.sync, ErrorCode.UNKNOWN_MEMBER_ID)
+        step.refuse_join(member.join, "", ErrorCode.UNKNOWN_MEMBER_ID)
+        step.refuse_sync(member.sync, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def expire_session(turn: Turn, group: Group, member_id: str) -> None:
+def expire_session(step: GroupStep, group: Group, member_id: str) -> None:
     if member_id in group.pending_ids:
-        remove_member(turn, group, member_id)
+        remove_member(step, group, member_id)
         if group.state is GroupState.PREPARING and group.all_joined:
-            complete_joins(turn, group)
+            complete_joins(step, group)
         return
     member = group.members.get(member_id)
     if member is None or member.is_excused:
         return
-    remove_member(turn, group, member_id)
+    remove_member(step, group, member_id)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING):
-        prepare(turn, group)
+        prepare(step, group)
     elif group.state is GroupState.PREPARING and group.all_joined:
-        complete_joins(turn, group)
+        complete_joins(step, group)
 
 
 # ---- joins
 
 
-def rebalance(turn: Turn, group: Group) -> None:
+def rebalance(step: GroupStep, group: Group) -> None:
     """Members have changed: begin a rebalance, or get on with the one that is under way."""
     if group.state is GroupState.PREPARING:
-        maybe_complete_joins(turn, group)
+        maybe_complete_joins(step, group)
     else:
-        prepare(turn, group)
+        prepare(step, group)
 
 
-def prepare(turn: Turn, group: Group) -> None:
+def prepare(step: GroupStep, group: Group) -> None:
     if group.state is GroupState.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
-        release_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        release_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced_ids.clear()
-    turn.decision.timers[SyncTimer(group.id)] = None
+    step.decision.timers[SyncTimer(group.id)] = None
     is_initial = group.state is GroupState.EMPTY
-    group.move(GroupState.PREPARING, turn.now_ms)
+    group.move(GroupState.PREPARING, step.now_ms)
     if is_initial:
         # More members are likely to come: with each, the group waits a little longer, up to its rebalance time-out.
         group.grew = False
-        group.delay_ms = turn.settings.group_initial_rebalance_delay_ms
+        group.delay_ms = step.settings.group_initial_rebalance_delay_ms
         group.delay_left_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
-        turn.decision.timers[JoinTimer(group.id)] = group.delay_ms
+        step.decision.timers[JoinTimer(group.id)] = group.delay_ms
     elif group.all_joined:
-        complete_joins(turn, group)
+        complete_joins(step, group)
     else:
-        turn.decision.timers[JoinTimer(group.id)] = group.rebalance_timeout_ms
+        step.decision.timers[JoinTimer(group.id)] = group.rebalance_timeout_ms
 
 
-def maybe_complete_joins(turn: Turn, group: Group) -> None:
+def maybe_complete_joins(step: GroupStep, group: Group) -> None:
     """Unless this is an initial rebalance, which takes its time."""
     if (
         group.state is GroupState.PREPARING
         and group.previous_state is not GroupState.EMPTY
         and group.all_joined
     ):
-        complete_joins(turn, group)
+        complete_joins(step, group)
 
 
-def expire_joins(turn: Turn, group: Group) -> None:
+def expire_joins(step: GroupStep, group: Group) -> None:
     if group.state is not GroupState.PREPARING:
         return
     if group.delay_ms is not None and group.grew and group.delay_left_ms:
         group.grew = False
-        delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, group.delay_left_ms)
+        delay_ms = min(step.settings.group_initial_rebalance_delay_ms, group.delay_left_ms)
         group.delay_left_ms = max(group.delay_left_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
-        turn.decision.timers[JoinTimer(group.id)] = delay_ms
+        step.decision.timers[JoinTimer(group.id)] = delay_ms
     else:
-        complete_joins(turn, group)
+        complete_joins(step, group)
 
 
-def complete_joins(turn: Turn, group: Group) -> None:
+def complete_joins(step: GroupStep, group: Group) -> None:
     """The next generation, of those who have joined and of the static members whose session still runs."""
     group.delay_ms = None
-    turn.decision.timers[JoinTimer(group.id)] = None
+    step.decision.timers[JoinTimer(group.id)] = None
     late = [
         member.id for member in group.members.values() if member.join is None and member.instance_id is None
     ]
     for member_id in late:
-        remove_member(turn, group, member_id)
+        remove_member(step, group, member_id)
     if group.members and not group.elect_leader():
         # Nobody is there to lead. Sessions will end, or someone will come.
-        turn.decision.timers[JoinTimer(group.id)] = group.rebalance_timeout_ms
+        step.decision.timers[JoinTimer(group.id)] = group.rebalance_timeout_ms
         return
-    group.next_generation(turn.now_ms)
+    group.next_generation(step.now_ms)
     if group.state is GroupState.EMPTY:
-        turn.decision.entries.append(group.announce({}))
+        step.decision.records.append(group.announce({}))
         return
     members = tuple(group.members.values())
     for member in members:
         request = group.release_join(member)
         if request is not None:
             for_leader = members if member.id == group.leader else ()
-            turn.decision.reply(request.token, responses.joined(group, member.id, members=for_leader))
-        start_session(turn, group, member)
+            step.decision.respond(request.token, responses.joined(group, member.id, members=for_leader))
+        start_session(step, group, member)
         member.is_new = False
         group.unsynced_ids[member.id] = None
-    turn.decision.timers[SyncTimer(group.id)] = group.rebalance_timeout_ms
+    step.decision.timers[SyncTimer(group.id)] = group.rebalance_timeout_ms
 
 
 # ---- syncs
 
 
-def release_syncs(turn: Turn, group: Group, code: ErrorCode) -> None:
+def release_syncs(step: GroupStep, group: Group, code: ErrorCode) -> None:
     for member in group.members.values():
         if member.sync is not None:
-            turn.refuse_sync(member.sync, code)
+            step.refuse_sync(member.sync, code)
             member.sync = None
             # While it waited, its session may have run out without consequence.
-            start_session(turn, group, member)
+            start_session(step, group, member)
 
 
-def note_sync(turn: Turn, group: Group, member: Member) -> None:
+def note_sync(step: GroupStep, group: Group, member: Member) -> None:
     group.unsynced_ids.pop(member.id, None)
     if not group.unsynced_ids:
-        turn.decision.timers[SyncTimer(group.id)] = None
+        step.decision.timers[SyncTimer(group.id)] = None
 
 
-def expire_syncs(turn: Turn, group: Group) -> None:
+def expire_syncs(step: GroupStep, group: Group) -> None:
     """Members that joined this generation and never asked for their part of it are not members."""
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced_ids:
         return
     for member_id in tuple(group.unsynced_ids):
-        remove_member(turn, group, member_id)
-    prepare(turn, group)
+        remove_member(step, group, member_id)
+    prepare(step, group)

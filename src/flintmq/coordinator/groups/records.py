@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from flintmq.coordinator.runtime.machine import Entry
+from flintmq.coordinator.runtime.machine import CoordinatorRecord
 from flintmq.errors import CorruptionError, ProtocolError
 from flintmq.protocol.codec import decode, encoder
 from flintmq.protocol.codegen.schema import Definitions
@@ -130,16 +130,18 @@ class GroupValue(NamedTuple):
     members: tuple[MemberValue, ...]
 
 
-def offset_entry(key: OffsetKey, value: OffsetValue | None) -> Entry:
+def offset_record(key: OffsetKey, value: OffsetValue | None) -> CoordinatorRecord:
     written = _offset_key(*key)
     if value is None:
-        return Entry(written, None)
+        return CoordinatorRecord(written, None)
     if value.expire_timestamp == -1 and len(text := value.metadata.encode()) <= _METADATA_SHORT:
         # What nearly every commit writes, by hand: a broker does little else for many groups.
         named = value.topic_id != NO_TOPIC_ID
         head = _VALUE_HEAD.pack(_OFFSET_VALUE_VERSION, value.offset, value.leader_epoch, len(text) + 1)
         tail = _VALUE_TAIL.pack(value.commit_timestamp, named)
-        return Entry(written, head + text + tail + (_TOPIC_ID_TAG + value.topic_id if named else b""))
+        return CoordinatorRecord(
+            written, head + text + tail + (_TOPIC_ID_TAG + value.topic_id if named else b"")
+        )
     version = _OFFSET_VALUE_VERSION if value.expire_timestamp == -1 else _EXPIRING_VALUE_VERSION
     fields = _OffsetValue(
         offset=value.offset,
@@ -149,7 +151,7 @@ def offset_entry(key: OffsetKey, value: OffsetValue | None) -> Entry:
         expire_timestamp=value.expire_timestamp,
         topic_id=value.topic_id,
     )
-    return Entry(written, _encoded(fields, version))
+    return CoordinatorRecord(written, _encoded(fields, version))
 
 
 @lru_cache(_KEYS_KEPT)
@@ -159,11 +161,11 @@ def _offset_key(group: str, topic: str, partition: int) -> bytes:
     return bytes(out)
 
 
-def group_entry(group: str, value: GroupValue | None) -> Entry:
+def group_record(group: str, value: GroupValue | None) -> CoordinatorRecord:
     out = bytearray(_GROUP_TYPE)
     encoder(_GroupKey, _KEY_VERSION)(_GroupKey(group=group), out)
     if value is None:
-        return Entry(bytes(out), None)
+        return CoordinatorRecord(bytes(out), None)
     fields = _GroupValue(
         protocol_type=value.protocol_type,
         generation=value.generation,
@@ -184,7 +186,7 @@ def group_entry(group: str, value: GroupValue | None) -> Entry:
             for member in value.members
         ],
     )
-    return Entry(bytes(out), _encoded(fields, _GROUP_VALUE_VERSION))
+    return CoordinatorRecord(bytes(out), _encoded(fields, _GROUP_VALUE_VERSION))
 
 
 @lru_cache(_KEYS_KEPT)
@@ -216,7 +218,7 @@ def read_offset(value: bytes) -> OffsetValue:
 
 
 def _read_plain_offset(value: bytes) -> OffsetValue | None:
-    """What `offset_entry` writes by hand; None for everything else."""
+    """What `offset_record` writes by hand; None for everything else."""
     if len(value) < _VALUE_HEAD.size:
         return None
     version, offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value)

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from flintmq.coordinator.runtime.machine import NOBODY, Decision, Machine, Token
-from flintmq.coordinator.runtime.shard import Shard
+from flintmq.coordinator.runtime.machine import NOBODY, CoordinatorMachine, Decision, Token
+from flintmq.coordinator.runtime.shard import CoordinatorShard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError, error_code_of
 from flintmq.metadata.cluster_metadata import ClusterMetadata
@@ -24,7 +24,7 @@ from flintmq.protocol.codegen.structures import Message
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ class Coordinator(Generic[M]):
         clock: Clock,
         timers: Timers,
         executor: Executor,
-        settled: Callable[[Shard[M], Decision], object] | None = None,
+        settled: Callable[[CoordinatorShard[M], Decision], object] | None = None,
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
@@ -60,7 +60,7 @@ class Coordinator(Generic[M]):
         self._timers = timers
         self._executor = executor
         self._settled = settled
-        self._shards: dict[int, Shard[M]] = {}
+        self._shards: dict[int, CoordinatorShard[M]] = {}
         self._loads: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pending: dict[Token, PendingCall] = {}
@@ -96,7 +96,7 @@ class Coordinator(Generic[M]):
             partition = self._partitions.get(self.topic, index)
             if partition is None or index in self._shards:
                 continue
-            shard = self._shards[index] = Shard(
+            shard = self._shards[index] = CoordinatorShard(
                 partition,
                 self._make_machine(partition),
                 clock=self._clock,
@@ -186,7 +186,7 @@ class Coordinator(Generic[M]):
         """Call nobody back for this call."""
         self._pending.pop(token, None)
 
-    def shard_of(self, name: str) -> Shard[M] | None:
+    def shard_of(self, name: str) -> CoordinatorShard[M] | None:
         """None while there is no internal topic."""
         if not self._shards:
             return None
@@ -201,10 +201,10 @@ class Coordinator(Generic[M]):
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return shard_index(name, len(topic.partitions))
 
-    def shard_at(self, index: int) -> Shard[M] | None:
+    def shard_at(self, index: int) -> CoordinatorShard[M] | None:
         return self._shards.get(index)
 
-    def __iter__(self) -> Iterator[Shard[M]]:
+    def __iter__(self) -> Iterator[CoordinatorShard[M]]:
         return iter(list(self._shards.values()))
 
     def _respond(self, token: Token, message: Message) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flintmq.coordinator.runtime.machine import Stored
+from flintmq.coordinator.runtime.machine import StoredRecord
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, crc_is_right, read_header
 from flintmq.records.limits import REPLAYED_BYTES_MAX
@@ -13,7 +13,7 @@ from flintmq.records.record import records_of
 from flintmq.storage.segment import FileRange
 
 
-class Ended(NamedTuple):
+class TransactionEnd(NamedTuple):
     """A marker: the end of a transaction."""
 
     producer_id: int
@@ -21,10 +21,10 @@ class Ended(NamedTuple):
     committed: bool
 
 
-def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Ended], int]:
+def read_records(found: FileRange, from_offset: int) -> tuple[list[StoredRecord | TransactionEnd], int]:
     """The whole batches of a range, and the offset behind them. CorruptionError if one of them is not sound."""
     data = memoryview(found.read())
-    entries: list[Stored | Ended] = []
+    records: list[StoredRecord | TransactionEnd] = []
     position, offset = 0, from_offset
     while position + HEADER_SIZE <= len(data):
         header = read_header(data, position)
@@ -43,9 +43,11 @@ def read_entries(found: FileRange, from_offset: int) -> tuple[list[Stored | Ende
                 continue
             if header.is_control:
                 is_commit = control_type(record.key) == COMMIT
-                entries.append(Ended(header.producer_id, record.offset, is_commit))
+                records.append(TransactionEnd(header.producer_id, record.offset, is_commit))
             elif record.key is not None:
-                entries.append(Stored(record.key, record.value, record.offset, record.timestamp, producer_id))
+                records.append(
+                    StoredRecord(record.key, record.value, record.offset, record.timestamp, producer_id)
+                )
         position += header.size
         offset = header.last_offset + 1
-    return entries, offset
+    return records, offset

@@ -24,14 +24,14 @@ NOBODY: Token = 0
 TimerKey = Hashable
 
 
-class Entry(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record of the internal topic; without a value it takes away what its key stands for."""
 
     key: bytes
     value: bytes | None
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record as it is applied."""
 
     key: bytes
@@ -44,8 +44,8 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    entries: list[Entry] = field(default_factory=list)
-    replies: list[tuple[Token, Message]] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    responses: list[tuple[Token, Message]] = field(default_factory=list)
     timers: dict[TimerKey, int | None] = field(default_factory=dict)
     """In how many milliseconds `expire` is to be called with this key; None calls it off. A later one replaces an
     earlier one of the same key."""
@@ -55,21 +55,21 @@ class Decision:
     """What to do instead of `replies` and `timers` if the records could not be written. Its own are replies and
     timers only."""
 
-    def reply(self, token: Token, message: Message) -> Decision:
+    def respond(self, token: Token, message: Message) -> Decision:
         if token != NOBODY:
-            self.replies.append((token, message))
+            self.responses.append((token, message))
         return self
 
     def join(self, other: Decision) -> Decision:
         """Both, this one first."""
-        self.entries += other.entries
-        self.replies += other.replies
+        self.records += other.records
+        self.responses += other.responses
         self.timers.update(other.timers)
         return self
 
 
-class Machine(Protocol):
-    def apply(self, stored: Stored) -> None:
+class CoordinatorMachine(Protocol):
+    def apply(self, stored: StoredRecord) -> None:
         """A record is in the partition: one that was just decided, or one of those that are loaded."""
         ...
 

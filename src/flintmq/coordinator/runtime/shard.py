@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
-from flintmq.coordinator.runtime.loader import Ended, read_entries
-from flintmq.coordinator.runtime.machine import Decision, Machine, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.loader import TransactionEnd, read_records
+from flintmq.coordinator.runtime.machine import CoordinatorMachine, Decision, StoredRecord, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.partitions.partition import Partition
@@ -28,7 +28,7 @@ from flintmq.storage.visibility import Isolation
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CoordinatorMachine)
 
 _READ_BYTES = 1024 * 1024
 
@@ -40,7 +40,7 @@ class ShardState(Enum):
     """Its partition is gone or has failed, or its records cannot be read."""
 
 
-class Shard(Generic[M]):
+class CoordinatorShard(Generic[M]):
     def __init__(
         self,
         partition: Partition,
@@ -51,7 +51,7 @@ class Shard(Generic[M]):
         executor: Executor,
         respond: Callable[[Token, Message], object],
         fail: Callable[[Token, ErrorCode], object],
-        settled: Callable[[Shard[M], Decision], object] | None = None,
+        settled: Callable[[CoordinatorShard[M], Decision], object] | None = None,
     ) -> None:
         """`settled` is told of each decision whose records are safe, before its replies go."""
         self.partition = partition
@@ -77,14 +77,14 @@ class Shard(Generic[M]):
                 found = reader.read(log, offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True)
                 if found is None:
                     break
-                entries, offset = await self._executor.run(read_entries, found, offset)
-                for entry in entries:
-                    if isinstance(entry, Ended):
+                records, offset = await self._executor.run(read_records, found, offset)
+                for record in records:
+                    if isinstance(record, TransactionEnd):
                         self.machine.end_transaction(
-                            entry.producer_id, entry.offset, committed=entry.committed
+                            record.producer_id, record.offset, committed=record.committed
                         )
                     else:
-                        self.machine.apply(entry)
+                        self.machine.apply(record)
         except (FlintError, OSError) as error:
             self.state = ShardState.CLOSED
             logger.error("%s cannot be loaded, what it coordinates is not available: %s", log.name, error)
@@ -146,7 +146,7 @@ class Shard(Generic[M]):
         self._perform(decision)
 
     def _perform(self, decision: Decision) -> None:
-        if decision.entries:
+        if decision.records:
             try:
                 self._write(decision)
             except (FlintError, OSError) as error:
@@ -154,23 +154,23 @@ class Shard(Generic[M]):
                 return
         self._set_timers(decision)
         if self._settled is not None:
-            self._when_visible(lambda failure: self._tell_settled(decision, failure))
-        if decision.replies:
-            self._reply_when_visible(decision.replies)
+            self._when_visible(lambda failure: self._notify_settled(decision, failure))
+        if decision.responses:
+            self._respond_when_visible(decision.responses)
 
-    def _tell_settled(self, decision: Decision, failure: str | None) -> None:
+    def _notify_settled(self, decision: Decision, failure: str | None) -> None:
         if failure is None and self._settled is not None:
             self._settled(self, decision)
 
     def _write(self, decision: Decision) -> None:
         """Append and apply, in one step."""
         now_ms = self._clock.now_ms()
-        entries = decision.entries
+        records = decision.records
         producer_id, epoch = decision.producer or (NO_PRODUCER_ID, NO_EPOCH)
         batch = memoryview(
             bytearray(
                 build_batch(
-                    [(key, value, now_ms, ()) for key, value in entries],
+                    [(key, value, now_ms, ()) for key, value in records],
                     producer_id=producer_id,
                     producer_epoch=epoch,
                     is_transactional=decision.producer is not None,
@@ -183,9 +183,9 @@ class Shard(Generic[M]):
                 f"{len(batch)} bytes do not fit into one batch of {self.partition.log.topic}.",
             )
         base_offset = self.partition.append(batch, read_header(batch), now_ms).base_offset
-        self._last_written = base_offset + len(entries) - 1
-        for at, (key, value) in enumerate(entries):
-            self.machine.apply(Stored(key, value, base_offset + at, now_ms, producer_id))
+        self._last_written = base_offset + len(records) - 1
+        for at, (key, value) in enumerate(records):
+            self.machine.apply(StoredRecord(key, value, base_offset + at, now_ms, producer_id))
 
     def end_transaction(self, marker: Marker, *, bumps_epoch: bool) -> Appended:
         """Write a marker to the partition. One that is being loaded finds it there by itself."""
@@ -201,18 +201,18 @@ class Shard(Generic[M]):
         if decision.failed is not None:
             instead = decision.failed(code)
             self._set_timers(instead)
-            if instead.replies:
-                self._reply_when_visible(instead.replies)
+            if instead.responses:
+                self._respond_when_visible(instead.responses)
             return
         self._set_timers(decision)
-        for token, _ in decision.replies:
+        for token, _ in decision.responses:
             self._fail(token, code)
 
-    def _reply_when_visible(self, replies: list[tuple[Token, Message]]) -> None:
+    def _respond_when_visible(self, responses: list[tuple[Token, Message]]) -> None:
         """What a reply rests on, its own records and those it saw, must be as safe as the topic promises."""
 
         def settle(failure: str | None) -> None:
-            for token, message in replies:
+            for token, message in responses:
                 if failure is None:
                     self._respond(token, message)
                 else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.runtime.machine import Decision
-from flintmq.coordinator.runtime.shard import Shard, ShardState
+from flintmq.coordinator.runtime.shard import CoordinatorShard, ShardState
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.marker_sender import MarkerSender
@@ -175,13 +175,13 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         else:
             self._call_after(self._producer_ids.take(), call, fail)
 
-    def _active_shard(self, transactional_id: str) -> Shard[TransactionMachine] | None:
+    def _active_shard(self, transactional_id: str) -> CoordinatorShard[TransactionMachine] | None:
         shard = self.shard_of(transactional_id)
         return shard if shard is not None and shard.state is ShardState.ACTIVE else None
 
     # ---- carrying out
 
-    def _carry_on(self, shard: Shard[TransactionMachine], decision: Decision) -> None:
+    def _carry_on(self, shard: CoordinatorShard[TransactionMachine], decision: Decision) -> None:
         if not isinstance(decision, TransactionDecision):
             return
         for work in decision.markers:
@@ -191,7 +191,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _time_out(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
+    async def _time_out(self, shard: CoordinatorShard[TransactionMachine], transactional_id: str) -> None:
         try:
             producer_id = await self._producer_ids.take()
         except FlintError as error:
@@ -203,7 +203,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
             ]
         )
 
-    def _write_markers(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
+    def _write_markers(self, shard: CoordinatorShard[TransactionMachine], work: MarkerWork) -> None:
         def ended(sender: MarkerSender, is_complete: bool) -> None:
             del self._marker_senders[sender]
             if is_complete:
@@ -215,7 +215,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         self._marker_senders[sender] = None
         sender.begin()
 
-    def _complete(self, shard: Shard[TransactionMachine], work: MarkerWork) -> None:
+    def _complete(self, shard: CoordinatorShard[TransactionMachine], work: MarkerWork) -> None:
         shard.carry_out(
             lambda machine: [
                 machine.markers_written(

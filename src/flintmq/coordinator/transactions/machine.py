@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.machine import CoordinatorRecord, Decision, StoredRecord, TimerKey, Token
 from flintmq.coordinator.transactions import responses, transitions
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision, markers_of
 from flintmq.coordinator.transactions.listing import list_transactions
@@ -65,7 +65,7 @@ class TransactionMachine:
 
     # ---- records
 
-    def apply(self, stored: Stored) -> None:
+    def apply(self, stored: StoredRecord) -> None:
         ours = self._decided.pop(stored.key, None)
         transactional_id = decode_key(stored.key)
         if transactional_id is None:
@@ -332,20 +332,20 @@ class TransactionMachine:
 
     def _sweep(self, now_ms: int) -> TransactionDecision:
         """Forget the transactional ids that nobody has used for long."""
-        entries: list[Entry] = []
+        records: list[CoordinatorRecord] = []
         size, next_ms = 0, self.settings.sweep_interval_ms
         for transaction in self._transactions.values():
             if not transaction.may_expire(now_ms, self.settings.expiration_ms):
                 continue
             key = encode_key(transaction.transactional_id)
             size += len(key)
-            if entries and size > _TOMBSTONE_BYTES_MAX:
+            if records and size > _TOMBSTONE_BYTES_MAX:
                 next_ms = 0
                 break
-            entries.append(Entry(key, None))
+            records.append(CoordinatorRecord(key, None))
         later: dict[TimerKey, int | None] = {_SWEEP: self.settings.sweep_interval_ms}
         return TransactionDecision(
-            entries=entries, timers={_SWEEP: next_ms}, failed=lambda _: Decision(timers=later)
+            records=records, timers={_SWEEP: next_ms}, failed=lambda _: Decision(timers=later)
         )
 
     # ---- steps
@@ -374,9 +374,9 @@ class TransactionMachine:
         if after is before:
             return _answer(token, accept(after))
         decision = self._written(
-            after, lambda code: Decision().reply(token, refuse(responses.write_error(code)))
+            after, lambda code: Decision().respond(token, refuse(responses.write_error(code)))
         )
-        decision.reply(token, accept(after))
+        decision.respond(token, accept(after))
         was_ongoing = before is not None and before.state is TransactionState.ONGOING
         if was_ongoing and after.state is not TransactionState.ONGOING:
             decision.timers[_time_out_key(after)] = None
@@ -397,7 +397,9 @@ class TransactionMachine:
             return failed(code)
 
         return TransactionDecision(
-            entries=[Entry(key, value)], failed=forget, markers=markers_of(after, self.coordinator_epoch)
+            records=[CoordinatorRecord(key, value)],
+            failed=forget,
+            markers=markers_of(after, self.coordinator_epoch),
         )
 
 
@@ -407,5 +409,5 @@ def _time_out_key(transaction: Transaction) -> TimerKey:
 
 def _answer(token: Token, message: Message) -> TransactionDecision:
     decision = TransactionDecision()
-    decision.reply(token, message)
+    decision.respond(token, message)
     return decision

@@ -52,7 +52,7 @@ _START_TRIES = 5
 _RATE_MAX = float(1 << 40)
 
 
-class Compactions(Protocol):
+class CompactionRunner(Protocol):
     """Where passes run: a process of its own."""
 
     def run(self, job: CompactionJob) -> AsyncGenerator[Event, None]:
@@ -84,22 +84,22 @@ class CompactionResult:
             self.watcher(self)
 
 
-class Uncleanable(StorageError):
+class LogCleaningError(StorageError):
     """A pass could not be carried out; the log is as it was, or partly compacted."""
 
 
 class LogCleaner:
     def __init__(
         self,
-        compactions: Compactions,
+        compactions: CompactionRunner,
         *,
-        folder: LogDir,
+        log_dir: LogDir,
         clock: Clock,
         executor: Executor,
         config: Callable[[], BrokerConfig],
     ) -> None:
         self._compactions = compactions
-        self._folder = folder
+        self._log_dir = log_dir
         self._clock = clock
         self._executor = executor
         self._config = config
@@ -164,22 +164,22 @@ class LogCleaner:
         if log.offline is not None:
             raise LogOffline(log.offline) from error
         if error is not None:
-            raise Uncleanable(str(error)) from error
+            raise LogCleaningError(str(error)) from error
         if log.snapshots.durable_offset < end_offset:
-            raise Uncleanable(f"the producers of {log.name} could not be written down")
-        await self._executor.run(self._folder.checkpoint)
+            raise LogCleaningError(f"the producers of {log.name} could not be written down")
+        await self._executor.run(self._log_dir.checkpoint)
 
     async def _make_start_durable(self, partition: Partition) -> None:
         """ORDER: the start is on disk BEFORE a pass leaves out what lies below it. Without it a crash brings that
         back, and what was known of its transactions is gone."""
         log = partition.log
         for _ in range(_START_TRIES):
-            if self._folder.start_is_durable(log):
+            if self._log_dir.start_is_durable(log):
                 return
-            await self._executor.run(self._folder.checkpoint_starts)
+            await self._executor.run(self._log_dir.checkpoint_starts)
             if partition.deleted or log.offline is not None:
-                raise Uncleanable(f"{log.name} is gone.")
-        raise Uncleanable(f"the start of {log.name} moves on and on")
+                raise LogCleaningError(f"{log.name} is gone.")
+        raise LogCleaningError(f"the start of {log.name} moves on and on")
 
     async def _pass(self, partition: Partition, found: CleanableRange, compacted: CompactionResult) -> None:
         log, config = partition.log, self._config()
@@ -190,7 +190,7 @@ class LogCleaner:
         try:
             async for event in events:
                 if partition.deleted or log.offline is not None:
-                    raise Uncleanable(f"{log.name} is gone.")
+                    raise LogCleaningError(f"{log.name} is gone.")
                 match event:
                     case CompactionProgress():
                         compacted.note(event)
@@ -199,7 +199,7 @@ class LogCleaner:
                     case CompactionDamage():
                         self._found_damage(partition, event)
                     case CompactionFailure():
-                        raise Uncleanable(event.reason)
+                        raise LogCleaningError(event.reason)
                     case CompactionSummary():
                         summary = event
         except (FlintError, OSError):
@@ -210,7 +210,7 @@ class LogCleaner:
         finally:
             await events.aclose()
         if summary is None:
-            raise Uncleanable(f"the compaction of {log.name} ended too early")
+            raise LogCleaningError(f"the compaction of {log.name} ended too early")
         if not compacted.passes:
             compacted.bytes_before, compacted.records_before = summary.bytes_before, summary.records_before
         else:
@@ -224,11 +224,11 @@ class LogCleaner:
         log.counters.compaction_bytes += summary.bytes_before
         log.counters.compactions += 1
         if summary.next_dirty_offset <= found.first_dirty_offset < found.end_offset:
-            raise Uncleanable(
+            raise LogCleaningError(
                 f"The keys of one batch of {log.name} do not fit into log.cleaner.dedupe.buffer.size."
             )
         log.advance_first_dirty(summary.next_dirty_offset)
-        await self._executor.run(self._folder.checkpoint)
+        await self._executor.run(self._log_dir.checkpoint)
 
     def _job(self, log: Log, found: CleanableRange, config: BrokerConfig) -> CompactionJob:
         topic = log.config
@@ -291,7 +291,7 @@ class LogCleaner:
 
         if not _is_current(log, swap):
             # Deleted meanwhile, by age or by a client.
-            raise Uncleanable(f"{log.name} was changed meanwhile.")
+            raise LogCleaningError(f"{log.name} was changed meanwhile.")
         try:
             is_mine = await self._executor.run(announce)
         except OSError as error:
@@ -299,13 +299,13 @@ class LogCleaner:
                 # It may be found after a crash or not; with it, cleaned files must not change any more.
                 log.go_offline(f"the note about a compacted segment could not be synced: {error}")
                 raise LogOffline(log.offline) from error
-            raise Uncleanable(str(error)) from error
+            raise LogCleaningError(str(error)) from error
         if not is_mine:
-            raise Uncleanable(f"{log.name} is gone.")
+            raise LogCleaningError(f"{log.name} is gone.")
         try:
             if not log.replace_segments(swap, cleaned):
                 await self._executor.run(_retract, log)
-                raise Uncleanable(f"{log.name} was changed meanwhile.")
+                raise LogCleaningError(f"{log.name} was changed meanwhile.")
             await self._executor.run(finish)
         except OSError as error:
             log.go_offline(f"a compacted segment could not be put in place: {error}")
@@ -316,7 +316,7 @@ class LogCleaner:
         if not damage.checksum_is_right:
             log.add_corrupt(CorruptRange(damage.first_offset, damage.end_offset))
         self.uncleanable.setdefault(partition.topic_id, {})[partition.index] = damage.reason
-        raise Uncleanable(
+        raise LogCleaningError(
             f"{log.name} cannot be compacted: {damage.reason} (segment {damage.segment}, byte {damage.position})."
         )
 

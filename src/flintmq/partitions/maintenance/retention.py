@@ -32,7 +32,7 @@ class RetentionResult(NamedTuple):
 
 
 async def retain(
-    partitions: Iterable[Partition], *, folder: LogDir, clock: Clock, executor: Executor
+    partitions: Iterable[Partition], *, log_dir: LogDir, clock: Clock, executor: Executor
 ) -> list[RetentionResult]:
     """Apply retention to these partitions, once."""
     done: list[RetentionResult] = []
@@ -47,10 +47,10 @@ async def retain(
         elif partition.log.pending_delete:
             going.append((partition, partition.log.start_offset))
         if len(going) >= _PARTITIONS_AT_ONCE:
-            await delete_records(going, folder=folder, executor=executor)
+            await delete_records(going, log_dir=log_dir, executor=executor)
             going = []
     if going:
-        await delete_records(going, folder=folder, executor=executor)
+        await delete_records(going, log_dir=log_dir, executor=executor)
     return done
 
 

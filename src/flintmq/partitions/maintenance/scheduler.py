@@ -17,7 +17,7 @@ from typing import Any
 from flintmq.effects import Clock, Executor
 from flintmq.errors import ErrorCode, FlintError, LogOffline, RequestError
 from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.maintenance.log_cleaner import CompactionResult, Compactions, LogCleaner
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, CompactionRunner, LogCleaner
 from flintmq.partitions.maintenance.retention import retain
 from flintmq.partitions.maintenance.scrub import Scrubber, verify_log
 from flintmq.partitions.partition import Partition
@@ -33,7 +33,7 @@ PARTITIONS_KEPT = 100_000
 """In the tasks that are kept; whatever is under way is kept in any case."""
 
 
-class Action(Enum):
+class TaskAction(Enum):
     COMPACT = "compact"
     RETAIN = "retain"
     VERIFY = "verify"
@@ -68,7 +68,7 @@ class PartitionTask:
 class MaintenanceTask:
     id: int
     topic: str
-    action: Action
+    action: TaskAction
     partitions: list[PartitionTask]
     over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -81,19 +81,19 @@ class MaintenanceScheduler:
     def __init__(
         self,
         partitions: LocalPartitions,
-        compactions: Compactions,
+        compactions: CompactionRunner,
         *,
         clock: Clock,
         executor: Executor,
         config: Callable[[], BrokerConfig],
     ) -> None:
         self._partitions = partitions
-        self._folder = partitions.folder
+        self._log_dir = partitions.log_dir
         self._clock = clock
         self._executor = executor
         self._config = config
         self.cleaner = LogCleaner(
-            compactions, folder=self._folder, clock=clock, executor=executor, config=config
+            compactions, log_dir=self._log_dir, clock=clock, executor=executor, config=config
         )
         self._scrub = Scrubber(partitions, clock=clock, executor=executor, config=config)
         self._retained_ms = clock.now_ms()
@@ -141,7 +141,9 @@ class MaintenanceScheduler:
             logger.exception("%s failed", name)
 
     async def _retain_all(self) -> None:
-        await retain(list(self._partitions), folder=self._folder, clock=self._clock, executor=self._executor)
+        await retain(
+            list(self._partitions), log_dir=self._log_dir, clock=self._clock, executor=self._executor
+        )
 
     async def _compact_dirtiest(self) -> None:
         """As long as there is one that is worth it."""
@@ -163,7 +165,7 @@ class MaintenanceScheduler:
 
     # ---- on demand
 
-    def start(self, action: Action, topic: str, partitions: Sequence[Partition]) -> MaintenanceTask:
+    def start(self, action: TaskAction, topic: str, partitions: Sequence[Partition]) -> MaintenanceTask:
         if sum(not task.is_over for task in self._tasks.values()) >= TASKS_AT_ONCE:
             raise RequestError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TASKS_AT_ONCE} tasks are under way; try again later."
@@ -188,7 +190,11 @@ class MaintenanceScheduler:
                 kept -= len(old.partitions)
 
     async def _carry_out(self, task: MaintenanceTask, partitions: list[Partition]) -> None:
-        work = {Action.COMPACT: self._compact, Action.RETAIN: self._retain, Action.VERIFY: self._verify}
+        work = {
+            TaskAction.COMPACT: self._compact,
+            TaskAction.RETAIN: self._retain,
+            TaskAction.VERIFY: self._verify,
+        }
         try:
             for partition, part in zip(partitions, task.partitions, strict=True):
                 part.state = TaskState.RUNNING
@@ -217,7 +223,7 @@ class MaintenanceScheduler:
 
     async def _retain(self, partition: Partition, part: PartitionTask) -> None:
         part.bytes_before, part.records_before = partition.log.size, _span(partition)
-        await retain([partition], folder=self._folder, clock=self._clock, executor=self._executor)
+        await retain([partition], log_dir=self._log_dir, clock=self._clock, executor=self._executor)
         part.bytes_after, part.records_after = partition.log.size, _span(partition)
 
     async def _verify(self, partition: Partition, part: PartitionTask) -> None:

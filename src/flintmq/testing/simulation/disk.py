@@ -28,7 +28,7 @@ __all__ = ["SECTOR", "FaultyOperation", "SimulatedDisk", "SimulatedFile"]
 FaultyOperation = Literal["read", "write", "sync", "sync_dir"]
 
 
-class _Folder:
+class _Directory:
     """Names as the process sees them; those that a crash leaves are kept beside."""
 
     __slots__ = ("durable", "entries")
@@ -38,8 +38,8 @@ class _Folder:
         self.durable: dict[str, _Node] = {}
 
 
-_Node = _Folder | Inode
-_NameChange = tuple[_Folder, str, _Node | None]
+_Node = _Directory | Inode
+_NameChange = tuple[_Directory, str, _Node | None]
 _Steps = list[tuple[_NameChange, ...]]
 
 
@@ -114,25 +114,25 @@ class SimulatedDisk:
         self.observer: Callable[[str, str], object] | None = None
         """Called with the operation and its path BEFORE anything changes: the place to crash or count."""
         self._faults: list[_Fault] = []
-        self._root = _Folder()
+        self._root = _Directory()
         self._pending: _Steps = []
 
     # -- the Disk effect
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimulatedFile:
-        folder, name = self._parent(path)
-        node = folder.entries.get(name) if name else folder
+        directory, name = self._parent(path)
+        node = directory.entries.get(name) if name else directory
         if node is None:
             if not create:
                 raise _error(errno.ENOENT, path)
             node = Inode()
-            self._change_names("create", path, (folder, name, node))
-        if isinstance(node, _Folder):
+            self._change_names("create", path, (directory, name, node))
+        if isinstance(node, _Directory):
             raise _error(errno.EISDIR, path)
         return SimulatedFile(self, node, path, writable=writable)
 
     def list(self, path: str) -> list[str]:
-        return sorted(self._folder(path).entries)
+        return sorted(self._directory(path).entries)
 
     def exists(self, path: str) -> bool:
         try:
@@ -145,31 +145,31 @@ class SimulatedDisk:
         return len(self._inode(path).content)
 
     def makedirs(self, path: str) -> None:
-        folder = self._root
+        directory = self._root
         for name in _names(path):
-            node = folder.entries.get(name)
+            node = directory.entries.get(name)
             if node is None:
-                node = _Folder()
-                self._change_names("makedirs", path, (folder, name, node))
+                node = _Directory()
+                self._change_names("makedirs", path, (directory, name, node))
             if isinstance(node, Inode):
                 raise _error(errno.EEXIST, path)
-            folder = node
+            directory = node
 
     def remove(self, path: str) -> None:
         inode = self._inode(path)
-        folder, name = self._parent(path)
-        self._change_names("remove", path, (folder, name, None))
+        directory, name = self._parent(path)
+        self._change_names("remove", path, (directory, name, None))
         self.free_bytes += len(inode.content)
 
     def remove_tree(self, path: str) -> None:
         for name in self.list(path):
             inside = f"{path}/{name}"
-            if isinstance(self._node(inside), _Folder):
+            if isinstance(self._node(inside), _Directory):
                 self.remove_tree(inside)
             else:
                 self.remove(inside)
-        folder, name = self._parent(path)
-        self._change_names("remove_tree", path, (folder, name, None))
+        directory, name = self._parent(path)
+        self._change_names("remove_tree", path, (directory, name, None))
 
     def rename(self, source: str, target: str) -> None:
         node = self._node(source)
@@ -178,12 +178,12 @@ class SimulatedDisk:
         replaced = target_folder.entries.get(target_name)
         if replaced is node:
             return
-        if isinstance(replaced, _Folder):
+        if isinstance(replaced, _Directory):
             if isinstance(node, Inode):
                 raise _error(errno.EISDIR, target)
             if replaced.entries:
                 raise _error(errno.ENOTEMPTY, target)
-        elif replaced is not None and isinstance(node, _Folder):
+        elif replaced is not None and isinstance(node, _Directory):
             raise _error(errno.ENOTDIR, target)
         self._change_names(
             "rename", target, (source_folder, source_name, None), (target_folder, target_name, node)
@@ -192,18 +192,18 @@ class SimulatedDisk:
             self.free_bytes += len(replaced.content)
 
     def sync_dir(self, path: str) -> None:
-        folder = self._folder(path)
+        directory = self._directory(path)
         self._observe("sync_dir", path)
         self._fault("sync_dir", path)
-        self._settle(folder)
+        self._settle(directory)
 
     def sync_all(self) -> None:
         """As in life, a failure here is told to nobody."""
         self._observe("sync_all", "")
 
-        def write_back(folder: _Folder) -> None:
-            for name, node in folder.entries.items():
-                if isinstance(node, _Folder):
+        def write_back(directory: _Directory) -> None:
+            for name, node in directory.entries.items():
+                if isinstance(node, _Directory):
                     write_back(node)
                     continue
                 try:
@@ -224,17 +224,17 @@ class SimulatedDisk:
 
     def crash(self) -> SimulatedDisk:
         """A disk as found after a power loss now. Another call may find another one."""
-        names: dict[_Folder, dict[str, _Node]] = {}
+        names: dict[_Directory, dict[str, _Node]] = {}
         kept = self._random.choice((0, len(self._pending), self._random.randint(0, len(self._pending))))
         for step in self._pending[:kept]:
-            for folder, name, node in step:
-                _set_entry(names.setdefault(folder, dict(folder.durable)), name, node)
+            for directory, name, node in step:
+                _set_entry(names.setdefault(directory, dict(directory.durable)), name, node)
 
-        def found(folder: _Folder) -> _Folder:
-            copied = _Folder()
-            for name, node in names.get(folder, folder.durable).items():
+        def found(directory: _Directory) -> _Directory:
+            copied = _Directory()
+            for name, node in names.get(directory, directory.durable).items():
                 copied.durable[name] = (
-                    found(node) if isinstance(node, _Folder) else node.crashed(self._random)
+                    found(node) if isinstance(node, _Directory) else node.crashed(self._random)
                 )
             copied.entries = dict(copied.durable)
             return copied
@@ -317,18 +317,18 @@ class SimulatedDisk:
     def _change_names(self, operation: str, path: str, *step: _NameChange) -> None:
         """One atomic change of names: seen at once, durable later."""
         self._observe(operation, path)
-        for folder, name, node in step:
-            _set_entry(folder.entries, name, node)
+        for directory, name, node in step:
+            _set_entry(directory.entries, name, node)
         self._pending.append(step)
 
-    def _settle(self, folder: _Folder | None) -> None:
+    def _settle(self, directory: _Directory | None) -> None:
         """Make the changes of this folder's names durable, after those they rest on; of all, without one."""
-        everything = folder is None or self.journaling
+        everything = directory is None or self.journaling
         chosen: list[int] = []
-        touched: set[tuple[_Folder, str]] = set()
+        touched: set[tuple[_Directory, str]] = set()
         for index in reversed(range(len(self._pending))):
             step = self._pending[index]
-            if everything or any(where is folder or (where, name) in touched for where, name, _ in step):
+            if everything or any(where is directory or (where, name) in touched for where, name, _ in step):
                 chosen.append(index)
                 touched.update((where, name) for where, name, _ in step)
         for index in reversed(chosen):
@@ -337,7 +337,7 @@ class SimulatedDisk:
         for index in chosen:
             del self._pending[index]
 
-    def _successor(self, root: _Folder, pending: _Steps) -> SimulatedDisk:
+    def _successor(self, root: _Directory, pending: _Steps) -> SimulatedDisk:
         disk = SimulatedDisk(
             self._random.getrandbits(64), journaling=self.journaling, capacity_bytes=self.capacity_bytes
         )
@@ -356,7 +356,7 @@ class SimulatedDisk:
             node = node.entries[name]
         return node
 
-    def _folder(self, path: str) -> _Folder:
+    def _directory(self, path: str) -> _Directory:
         node = self._node(path)
         if isinstance(node, Inode):
             raise _error(errno.ENOTDIR, path)
@@ -364,13 +364,13 @@ class SimulatedDisk:
 
     def _inode(self, path: str) -> Inode:
         node = self._node(path)
-        if isinstance(node, _Folder):
+        if isinstance(node, _Directory):
             raise _error(errno.EISDIR, path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
+    def _parent(self, path: str) -> tuple[_Directory, str]:
         names = _names(path)
-        return self._folder("/".join(names[:-1])), names[-1] if names else ""
+        return self._directory("/".join(names[:-1])), names[-1] if names else ""
 
 
 def _names(path: str) -> list[str]:

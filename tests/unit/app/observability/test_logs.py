@@ -15,7 +15,7 @@ from flintmq.app.observability.logs import (
     REPEATED_WINDOW_S,
     JsonFormatter,
     Logs,
-    Repetitions,
+    RepetitionFilter,
     TextFormatter,
 )
 from flintmq.settings import BrokerConfig
@@ -70,7 +70,7 @@ def test_json_carries_the_traceback() -> None:
 
 def test_a_line_that_repeats_is_held_back_and_summed_up() -> None:
     now = 0.0
-    repetitions = Repetitions(lambda: now)
+    repetitions = RepetitionFilter(lambda: now)
     passed = sum(repetitions.filter(record("no room for %s", number)) for number in range(REPEATED_MAX + 230))
     assert passed == REPEATED_MAX
     assert repetitions.filter(record("something else"))

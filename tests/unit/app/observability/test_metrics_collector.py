@@ -58,7 +58,9 @@ def parts_of(
     )
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
-    parts.upkeep = cast(Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1)))
+    parts.maintenance = cast(
+        Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1))
+    )
     parts.transactions = coordinator_of([])
     parts.recovered([], 1.5)
     return parts

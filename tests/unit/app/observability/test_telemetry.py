@@ -70,7 +70,7 @@ def a_log(offline: str | None = None) -> Any:
 class Logs(list[Any]):
     """Partitions, as far as health looks at them."""
 
-    folder = SimpleNamespace(logs={"t-0": None, "t-1": None})
+    log_dir = SimpleNamespace(logs={"t-0": None, "t-1": None})
 
 
 def test_a_broker_says_what_it_is_doing_from_its_first_moment_to_its_last(tmp_path: Path) -> None:

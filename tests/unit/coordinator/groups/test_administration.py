@@ -115,5 +115,5 @@ def test_a_timer_of_something_else_or_of_a_group_that_is_gone_does_nothing() -> 
     delete(world, "g")
     assert world.timers
     world.advance(60_000)
-    assert world.machine.expire("other", world.now_ms).replies == []
-    assert world.machine.describe_groups(NOBODY, ["g"], 6).replies == []
+    assert world.machine.expire("other", world.now_ms).responses == []
+    assert world.machine.describe_groups(NOBODY, ["g"], 6).responses == []

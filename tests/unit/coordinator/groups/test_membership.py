@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordinator.groups import Client, GroupSettings
+from flintmq.coordinator.groups import GroupClient, GroupSettings
 from flintmq.coordinator.groups.group import GroupState
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import JoinGroupResponse
@@ -14,7 +14,7 @@ from unit.coordinator.groups.world import World, subscription
 def test_a_member_without_id_is_given_one_and_has_to_come_back_with_it() -> None:
     """KIP-394."""
     world = World()
-    reply = world.reply(world.ask_join(client=Client("app", "/h")), JoinGroupResponse)
+    reply = world.reply(world.ask_join(client=GroupClient("app", "/h")), JoinGroupResponse)
     assert (reply.error_code, reply.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "app-uuid1")
     assert world.group().state is GroupState.EMPTY
     token = world.ask_join(reply.member_id)

@@ -9,8 +9,8 @@ import pytest
 from flintmq.coordinator.groups import DeletedTopic, GroupSettings
 from flintmq.coordinator.groups.group import GroupState
 from flintmq.coordinator.groups.offset_commits import fetched_groups
-from flintmq.coordinator.groups.records import GroupValue, group_entry
-from flintmq.coordinator.runtime.machine import Decision, Stored
+from flintmq.coordinator.groups.records import GroupValue, group_record
+from flintmq.coordinator.runtime.machine import Decision, StoredRecord
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.messages import (
@@ -145,7 +145,7 @@ def test_versions_before_8_are_about_one_group() -> None:
         )
         (group,) = fetched_groups(asked, version)
         world.perform(world.machine.fetch_offsets(token, group, version, require_stable=False))
-        reply, _ = decode(OffsetFetchResponse, encode(world.replies[token], version), version)
+        reply, _ = decode(OffsetFetchResponse, encode(world.responses[token], version), version)
         found = [
             (one.partition_index, one.committed_offset, one.metadata) for one in reply.topics[0].partitions
         ]
@@ -284,7 +284,7 @@ def test_many_tombstones_are_written_in_parts() -> None:
     world.commit({("t" * 249, partition): 1 for partition in range(3_000)})
     decisions = world.machine.topics_deleted([DeletedTopic("t" * 249, b"A" * 16)])
     assert len(decisions) > 1
-    assert all(sum(len(key) for key, _ in one.entries) < 300_000 for one in decisions)
+    assert all(sum(len(key) for key, _ in one.records) < 300_000 for one in decisions)
     perform_all(world, decisions)
     assert world.fetch() == {}
 
@@ -342,8 +342,8 @@ def test_the_retention_of_a_group_begins_when_it_becomes_empty() -> None:
 
 def test_a_group_whose_record_does_not_say_since_when_it_is_empty_goes_by_its_commits() -> None:
     world = World()
-    key, value = group_entry("g", GroupValue("consumer", 3, None, None, -1, ()))
-    world.start([Stored(key, value, 0, world.now_ms)])
+    key, value = group_record("g", GroupValue("consumer", 3, None, None, -1, ()))
+    world.start([StoredRecord(key, value, 0, world.now_ms)])
     world.commit({P: 5})
     world.advance(7 * DAY_MS - 1)
     expire(world)

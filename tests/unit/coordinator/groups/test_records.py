@@ -13,13 +13,13 @@ from flintmq.coordinator.groups.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
-    group_entry,
-    offset_entry,
+    group_record,
+    offset_record,
     read_group,
     read_key,
     read_offset,
 )
-from flintmq.coordinator.runtime.machine import Stored
+from flintmq.coordinator.runtime.machine import StoredRecord
 from flintmq.errors import CorruptionError
 
 OFFSET_KEY = bytes.fromhex("000100076772c3bc70706500066f726465727300000007")
@@ -96,14 +96,14 @@ def group_value(version: int) -> GroupValue:
 
 
 def test_keys_are_written_as_kafka_does() -> None:
-    assert offset_entry(KEY, None) == (OFFSET_KEY, None)
-    assert group_entry("grüppe", None) == (GROUP_KEY, None)
+    assert offset_record(KEY, None) == (OFFSET_KEY, None)
+    assert group_record("grüppe", None) == (GROUP_KEY, None)
 
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_offsets_are_written_as_kafka_does(version: int) -> None:
-    assert offset_entry(KEY, offset_value(version)).value == bytes.fromhex(OFFSET_VALUES[version])
-    assert offset_entry(KEY, OffsetValue(3, -1, "", TIME)).value == OFFSET_WITHOUT_TOPIC_ID
+    assert offset_record(KEY, offset_value(version)).value == bytes.fromhex(OFFSET_VALUES[version])
+    assert offset_record(KEY, OffsetValue(3, -1, "", TIME)).value == OFFSET_WITHOUT_TOPIC_ID
 
 
 @given(
@@ -117,7 +117,7 @@ def test_what_is_written_by_hand_is_what_the_definition_says(
     offset: int, epoch: int, text: str, time: int, topic_id: bytes
 ) -> None:
     value = OffsetValue(offset, epoch, text, time, -1, topic_id)
-    written = offset_entry(KEY, value).value
+    written = offset_record(KEY, value).value
     assert written is not None
     by_definition = records._decoded(records._OffsetValue, written, 4)
     assert records._encoded(by_definition, 4) == written
@@ -128,8 +128,8 @@ def test_what_is_written_by_hand_is_what_the_definition_says(
 
 
 def test_groups_are_written_as_kafka_does() -> None:
-    assert group_entry("grüppe", group_value(3)).value == bytes.fromhex(GROUP_VALUES[3])
-    assert group_entry("grüppe", GroupValue("", 0, None, None, TIME, ())).value == EMPTY_GROUP
+    assert group_record("grüppe", group_value(3)).value == bytes.fromhex(GROUP_VALUES[3])
+    assert group_record("grüppe", GroupValue("", 0, None, None, TIME, ())).value == EMPTY_GROUP
 
 
 def test_keys_of_all_kinds_are_read() -> None:
@@ -146,7 +146,7 @@ def test_values_of_all_versions_are_read(version: int) -> None:
 @pytest.mark.parametrize("kind", [3, 8, 16, 99, 0x7FFF])
 def test_records_of_other_kinds_of_groups_are_passed_over(kind: int) -> None:
     machine = GroupMachine(GroupSettings())
-    machine.apply(Stored(kind.to_bytes(2, "big") + b"\xff", b"\xff", 0, TIME))
+    machine.apply(StoredRecord(kind.to_bytes(2, "big") + b"\xff", b"\xff", 0, TIME))
     assert machine.expire_offsets(TIME) == []
 
 
@@ -170,4 +170,4 @@ def test_records_of_other_kinds_of_groups_are_passed_over(kind: int) -> None:
 )
 def test_records_that_make_no_sense_are_corrupt(key: bytes, value: bytes | None) -> None:
     with pytest.raises(CorruptionError):
-        GroupMachine(GroupSettings()).apply(Stored(key, value, 0, TIME))
+        GroupMachine(GroupSettings()).apply(StoredRecord(key, value, 0, TIME))

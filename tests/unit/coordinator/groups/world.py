@@ -9,10 +9,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from flintmq.coordinator.groups import Client, GroupMachine, GroupSettings
+from flintmq.coordinator.groups import GroupClient, GroupMachine, GroupSettings
 from flintmq.coordinator.groups.group import Group
 from flintmq.coordinator.groups.offset_commits import fetched_groups
-from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.machine import Decision, StoredRecord, TimerKey, Token
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codec import encode
 from flintmq.protocol.codegen.structures import Message
@@ -37,7 +37,7 @@ from flintmq.protocol.messages import (
 R = TypeVar("R", bound=Message)
 
 START_MS = 1_700_000_000_000
-CLIENT = Client("c", "/127.0.0.1")
+CLIENT = GroupClient("c", "/127.0.0.1")
 
 
 class Marker(tuple[int, bool]):
@@ -49,12 +49,14 @@ def subscription(*topics: str, version: int = 1) -> bytes:
 
 
 class World:
-    def __init__(self, settings: GroupSettings | None = None, log: Sequence[Stored | Marker] = ()) -> None:
+    def __init__(
+        self, settings: GroupSettings | None = None, log: Sequence[StoredRecord | Marker] = ()
+    ) -> None:
         self.settings = settings or GroupSettings()
         self.now_ms = START_MS
-        self.log: list[Stored | Marker] = []
+        self.log: list[StoredRecord | Marker] = []
         self.timers: dict[TimerKey, int] = {}
-        self.replies: dict[Token, Message] = {}
+        self.responses: dict[Token, Message] = {}
         self.versions: dict[Token, int] = {}
         self.refuse_writes: ErrorCode | None = None
         self.refused_count = 0
@@ -62,13 +64,13 @@ class World:
         self._uuids = itertools.count(1)
         self.start(log)
 
-    def start(self, log: Sequence[Stored | Marker]) -> None:
+    def start(self, log: Sequence[StoredRecord | Marker]) -> None:
         """As after a crash: what is not in the log is gone."""
         self.machine = GroupMachine(self.settings)
         self.log = list(log)
         self.timers.clear()
         for stored in log:
-            if isinstance(stored, Stored):
+            if isinstance(stored, StoredRecord):
                 self.machine.apply(stored)
                 self.end_offset = max(self.end_offset, stored.offset + 1)
             else:
@@ -91,16 +93,16 @@ class World:
         return token
 
     def perform(self, decision: Decision, producer_id: int = -1) -> None:
-        if decision.entries and self.refuse_writes is not None:
+        if decision.records and self.refuse_writes is not None:
             self.refused_count += 1
             if decision.failed is None:
-                assert not decision.replies
+                assert not decision.responses
                 decision = Decision(timers=decision.timers)
             else:
                 decision = decision.failed(self.refuse_writes)
-            assert not decision.entries
-        for key, value in decision.entries:
-            stored = Stored(key, value, self.end_offset, self.now_ms, producer_id)
+            assert not decision.records
+        for key, value in decision.records:
+            stored = StoredRecord(key, value, self.end_offset, self.now_ms, producer_id)
             self.end_offset += 1
             self.log.append(stored)
             self.machine.apply(stored)
@@ -108,10 +110,10 @@ class World:
             self.timers.pop(timer, None)
             if delay_ms is not None:
                 self.timers[timer] = self.now_ms + delay_ms
-        for token, message in decision.replies:
-            assert token not in self.replies, f"{token} was answered twice"
+        for token, message in decision.responses:
+            assert token not in self.responses, f"{token} was answered twice"
             encode(message, self.versions[token])
-            self.replies[token] = message
+            self.responses[token] = message
 
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
@@ -129,12 +131,12 @@ class World:
         self.log.append(Marker((producer_id, committed)))
 
     def reply(self, token: Token, kind: type[R]) -> R:
-        message = self.replies[token]
+        message = self.responses[token]
         assert isinstance(message, kind)
         return message
 
     def waits(self, token: Token) -> bool:
-        return token not in self.replies
+        return token not in self.responses
 
     # ---- members
 
@@ -149,7 +151,7 @@ class World:
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
         version: int = 9,
-        client: Client = CLIENT,
+        client: GroupClient = CLIENT,
     ) -> Token:
         if protocols is None:
             protocols = {"range": subscription("t")}
@@ -171,7 +173,7 @@ class World:
         self.perform(self.machine.join_group(token, request, version, client, uuid, self.now_ms))
         return token
 
-    def new_id(self, group: str = "g", client: Client = CLIENT) -> str:
+    def new_id(self, group: str = "g", client: GroupClient = CLIENT) -> str:
         """A member id, as a client gets it that does not have one (KIP-394)."""
         reply = self.reply(self.ask_join(group=group, client=client), JoinGroupResponse)
         assert reply.error_code == ErrorCode.MEMBER_ID_REQUIRED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.coordinator.runtime.coordinator import Coordinator, shard_index
-from flintmq.coordinator.runtime.machine import Decision, Entry, Stored, TimerKey, Token
+from flintmq.coordinator.runtime.machine import CoordinatorRecord, Decision, StoredRecord, TimerKey, Token
 from flintmq.errors import ErrorCode, StorageError
 from flintmq.metadata.topics import NewTopic
 from flintmq.protocol.messages import HeartbeatResponse
@@ -26,7 +26,7 @@ class Counters:
 
     def add(self, token: Token, name: str, *, within_ms: int | None = None) -> Decision:
         count = self.counts.get(name, 0) + 1
-        decision = Decision([Entry(name.encode(), b"%d" % count)]).reply(
+        decision = Decision([CoordinatorRecord(name.encode(), b"%d" % count)]).respond(
             token, HeartbeatResponse(throttle_time_ms=count)
         )
         if within_ms is not None:
@@ -34,9 +34,9 @@ class Counters:
         return decision
 
     def look(self, token: Token, name: str) -> Decision:
-        return Decision().reply(token, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0)))
+        return Decision().respond(token, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0)))
 
-    def apply(self, stored: Stored) -> None:
+    def apply(self, stored: StoredRecord) -> None:
         name = stored.key.decode()
         if stored.value is None:
             self.counts.pop(name, None)
@@ -51,7 +51,7 @@ class Counters:
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
         self.expired.append(key)
-        return Decision([Entry(str(key).encode(), None)])
+        return Decision([CoordinatorRecord(str(key).encode(), None)])
 
 
 class World:
@@ -183,7 +183,7 @@ def test_a_record_that_cannot_be_written_changes_nothing(
 
         def instead(machine: Counters, token: Token) -> Decision:
             decision = machine.add(token, "a", within_ms=5)
-            decision.failed = lambda code: Decision().reply(token, HeartbeatResponse(throttle_time_ms=-7))
+            decision.failed = lambda code: Decision().respond(token, HeartbeatResponse(throttle_time_ms=-7))
             return decision
 
         assert world.ask(instead) == -7
@@ -201,7 +201,7 @@ def test_a_timer_is_set_replaced_and_called_off(world: World) -> None:
     world.add(within_ms=1000)
 
     def call_off(machine: Counters, token: Token) -> Decision:
-        return Decision(timers={"a": None}).reply(token, HeartbeatResponse())
+        return Decision(timers={"a": None}).respond(token, HeartbeatResponse())
 
     world.ask(call_off)
     broker.loop.advance(5)
@@ -242,9 +242,9 @@ def test_nobody_is_told_twice_or_after_he_has_left(world: World) -> None:
     world.coordinator.forget(parked[0])
 
     def release(machine: Counters, token: Token) -> Decision:
-        decision = Decision().reply(token, HeartbeatResponse(throttle_time_ms=9))
+        decision = Decision().respond(token, HeartbeatResponse(throttle_time_ms=9))
         for one in (*parked, *parked):
-            decision.reply(one, HeartbeatResponse(throttle_time_ms=one))
+            decision.respond(one, HeartbeatResponse(throttle_time_ms=one))
         return decision
 
     world.ask(release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from flintmq.coordinator.runtime.machine import Decision, Stored, TimerKey
+from flintmq.coordinator.runtime.machine import Decision, StoredRecord, TimerKey
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import encode_key, encode_value
@@ -39,7 +39,7 @@ class Driver:
     def __init__(self, settings: TransactionSettings | None = None) -> None:
         self.settings = settings or TransactionSettings()
         self.now_ms = START_MS
-        self.records: list[Stored] = []
+        self.records: list[StoredRecord] = []
         self.markers: list[MarkerWork] = []
         self.timers: dict[TimerKey, int] = {}
         self.wanting: list[str] = []
@@ -55,13 +55,13 @@ class Driver:
         """Write, apply, set timers; the reply."""
         assert isinstance(decision, TransactionDecision)
         done: Decision = decision
-        if decision.entries and self.write_error is not None:
+        if decision.records and self.write_error is not None:
             assert decision.failed is not None, "a decision that writes says what happens if it cannot"
             done = decision.failed(self.write_error)
-            assert not done.entries
+            assert not done.records
         else:
-            for entry in decision.entries:
-                stored = Stored(entry.key, entry.value, len(self.records), self.now_ms)
+            for entry in decision.records:
+                stored = StoredRecord(entry.key, entry.value, len(self.records), self.now_ms)
                 self.records.append(stored)
                 self.machine.apply(stored)
             self.markers += decision.markers
@@ -70,8 +70,8 @@ class Driver:
             self.timers.pop(key, None)
             if delay_ms is not None:
                 self.timers[key] = self.now_ms + delay_ms
-        assert len(done.replies) <= 1
-        return done.replies[0][1] if done.replies else None
+        assert len(done.responses) <= 1
+        return done.responses[0][1] if done.responses else None
 
     def write_markers(self, count: int | None = None) -> None:
         """All markers that the coordinator has asked for, or so many of them."""
@@ -254,5 +254,5 @@ class Driver:
         """As if an earlier coordinator had left this behind."""
         key = encode_key(transaction.transactional_id)
         value = encode_value(transaction, log_version=1)
-        self.records.append(Stored(key, value, len(self.records), self.now_ms))
+        self.records.append(StoredRecord(key, value, len(self.records), self.now_ms))
         self.crash()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.coordinator.runtime.machine import Stored
+from flintmq.coordinator.runtime.machine import StoredRecord
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.records import encode_key, encode_value
 from flintmq.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS, Transaction, TransactionState
@@ -146,8 +146,8 @@ def test_many_expired_ids_are_forgotten_batch_by_batch() -> None:
     for next_ms in (0, HOUR_MS):
         decision = driver.machine.expire(("sweep",), driver.now_ms)
         assert decision.timers == {("sweep",): next_ms}
-        assert sum(len(entry.key) for entry in decision.entries) <= 256 * 1024
-        counts.append(len(decision.entries))
+        assert sum(len(entry.key) for entry in decision.records) <= 256 * 1024
+        counts.append(len(decision.records))
         driver.perform(decision)
     assert min(counts) > 0
     assert all(driver.machine.get(name) is None for name in names)
@@ -231,7 +231,7 @@ def test_records_of_a_later_version_are_left_alone() -> None:
     driver.producer()
     before = driver.transaction
     for key, value in ((encode_key(ID), b"\0\2rest"), (b"\0\7rest", b"rest"), (b"\0\7rest", None)):
-        driver.machine.apply(Stored(key, value, 99, driver.now_ms))
+        driver.machine.apply(StoredRecord(key, value, 99, driver.now_ms))
     driver.machine.end_transaction(before.producer_id, 100, committed=True)
     assert driver.transaction == before
 
@@ -305,7 +305,7 @@ def test_a_record_of_somebody_else_is_not_taken_for_the_one_that_failed() -> Non
     driver.machine = machine
     driver.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     driver.init()
-    machine.apply(Stored(encode_key(ID), encode_value(theirs, log_version=1), 0, 0))
+    machine.apply(StoredRecord(encode_key(ID), encode_value(theirs, log_version=1), 0, 0))
     assert driver.transaction == theirs
 
 
@@ -316,5 +316,5 @@ def test_decisions_are_joined_with_their_markers() -> None:
     one, two = (driver.machine.abort(0, name, now_ms=driver.now_ms) for name in ("one", "two"))
     assert one.join(two) is one
     assert [work.transactional_id for work in one.markers] == ["one", "two"]
-    assert len(one.entries) == 2
-    assert one.replies == [], "nobody waits"
+    assert len(one.records) == 2
+    assert one.responses == [], "nobody waits"

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.effects import read_file
 from flintmq.errors import CorruptionError, LogOffline
-from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner, Uncleanable
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner, LogCleaningError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.record import build_batch
@@ -155,7 +155,7 @@ def test_a_full_disk_ends_the_pass_leaves_nothing_and_the_log_serves_on(broker: 
         bench.disk.free_bytes = 10
 
     bench.at("create", CLEANED, fill_up)
-    with pytest.raises(Uncleanable, match="No space left"):
+    with pytest.raises(LogCleaningError, match="No space left"):
         bench.compact()
     assert bench.pairs() == before
     assert bench.left_behind() == []
@@ -174,7 +174,7 @@ def test_a_full_disk_at_the_note_leaves_the_log_as_it_was(broker: SingleBroker) 
         bench.disk.free_bytes = 0
 
     bench.at("create", "swap.tmp", fill_up)
-    with pytest.raises(Uncleanable, match="No space left"):
+    with pytest.raises(LogCleaningError, match="No space left"):
         bench.compact()
     assert bench.partition.log.offline is None
     assert [name for name in bench.left_behind() if name.endswith(CLEANED)] == []
@@ -206,12 +206,12 @@ def test_records_deleted_under_a_pass_end_it_and_nothing_else_is_touched(broker:
     async def delete() -> None:
         await delete_records(
             [(bench.partition, start)],
-            folder=broker.services.partitions.folder,
+            log_dir=broker.services.partitions.log_dir,
             executor=broker.services.executor,
         )
 
     bench.at("rename", SWAP_FILE, lambda: bench.loop.create_task(delete()))
-    with pytest.raises(Uncleanable, match="changed meanwhile"):
+    with pytest.raises(LogCleaningError, match="changed meanwhile"):
         bench.compact()
     bench.loop.run_until_idle()
     assert log.start_offset == start
@@ -229,11 +229,11 @@ def test_a_log_deleted_under_a_pass_is_left_alone(broker: SingleBroker) -> None:
     folder = partition.log.directory
 
     def delete() -> None:
-        bench.broker.services.partitions.folder.delete("t", 0)
+        bench.broker.services.partitions.log_dir.delete("t", 0)
         partition.close()
 
     bench.at("create", CLEANED, delete)
-    with pytest.raises(Uncleanable, match=r"gone|No such file"):
+    with pytest.raises(LogCleaningError, match=r"gone|No such file"):
         bench.loop.run_until_complete(bench.cleaner.compact(partition, forced=True))
     assert not bench.disk.exists(f"{folder}/{SWAP_FILE}")
 
@@ -244,7 +244,7 @@ def test_damage_makes_a_log_uncleanable_and_its_range_is_refused(broker: SingleB
     log = bench.partition.log
     (position, header), *_ = list(log.segments[1].walk(0))[1:]
     bench.disk.flip(log.segments[1].path(LOG), position + 65)
-    with pytest.raises(Uncleanable, match="cannot be compacted"):
+    with pytest.raises(LogCleaningError, match="cannot be compacted"):
         bench.compact()
     assert bench.cleaner.gave_up(bench.partition)
     assert log.corrupt == [CorruptRange(header.base_offset, header.last_offset + 1)]

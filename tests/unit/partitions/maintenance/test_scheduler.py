@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.partitions.maintenance.scheduler import Action, MaintenanceTask, PartitionTask, TaskState
+from flintmq.partitions.maintenance.scheduler import MaintenanceTask, PartitionTask, TaskAction, TaskState
 from flintmq.records.record import build_batch
 from flintmq.storage import reader
 from flintmq.storage.corrupt_ranges import CorruptRange
@@ -104,16 +104,16 @@ def test_without_the_cleaner_nothing_is_compacted_by_itself_but_on_demand_it_is(
     append(broker, "t", 20)
     tick(broker, HOUR_S)
     assert broker.partition("t").log.first_dirty_offset == 0
-    task = on_demand(broker, Action.COMPACT)
+    task = on_demand(broker, TaskAction.COMPACT)
     assert broker.partition("t").log.first_dirty_offset == 20
     assert (task.records_before, task.records_after) == (20, 1)
 
 
-def on_demand(broker: SingleBroker, action: Action) -> PartitionTask:
-    upkeep, partition = broker.services.maintenance, broker.partition("t")
+def on_demand(broker: SingleBroker, action: TaskAction) -> PartitionTask:
+    maintenance, partition = broker.services.maintenance, broker.partition("t")
 
     async def begin() -> MaintenanceTask:
-        return upkeep.start(action, "t", [partition])
+        return maintenance.start(action, "t", [partition])
 
     task = broker.loop.run_until_complete(begin())
     broker.loop.run_until_idle()
@@ -155,11 +155,11 @@ def test_a_damaged_log_is_given_up_until_somebody_asks_for_it(start: Start) -> N
     counted = log.counters.compactions
     tick(broker, 1)
     assert log.counters.compactions == counted
-    part = on_demand(broker, Action.COMPACT)
+    part = on_demand(broker, TaskAction.COMPACT)
     assert part.state is TaskState.FAILED
     assert "CRC" in part.error
     broker.disk.flip(log.segments[0].path(LOG), 65)
-    assert on_demand(broker, Action.COMPACT).state is TaskState.DONE
+    assert on_demand(broker, TaskAction.COMPACT).state is TaskState.DONE
     assert not cleaner.gave_up(broker.partition("t"))
 
 
@@ -198,10 +198,10 @@ def test_a_log_that_is_written_to_while_it_is_verified_is_not_called_damaged(sta
     broker = start()
     broker.create("t", segment_bytes="300")
     append(broker, "t", 20)
-    upkeep, partition = broker.services.maintenance, broker.partition("t")
+    maintenance, partition = broker.services.maintenance, broker.partition("t")
 
     async def verify_and_write() -> None:
-        task = upkeep.start(Action.VERIFY, "t", [partition])
+        task = maintenance.start(TaskAction.VERIFY, "t", [partition])
         while not task.is_over:
             now_ms = broker.loop.clock.now_ms()
             batch = memoryview(bytearray(build_batch([(b"k", b"more", now_ms, ())])))
@@ -212,9 +212,9 @@ def test_a_log_that_is_written_to_while_it_is_verified_is_not_called_damaged(sta
     assert partition.log.corrupt == []
 
 
-@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize("action", list(TaskAction))
 def test_whatever_is_asked_of_a_log_that_is_offline_fails_with_its_reason(
-    start: Start, action: Action
+    start: Start, action: TaskAction
 ) -> None:
     broker = start()
     broker.create("t", cleanup_policy="compact,delete")
@@ -229,13 +229,13 @@ def test_a_stop_ends_what_is_under_way(start: Start) -> None:
     broker = start()
     broker.create("t", cleanup_policy="compact", segment_bytes="300")
     append(broker, "t", 40)
-    upkeep, partition = broker.services.maintenance, broker.partition("t")
+    maintenance, partition = broker.services.maintenance, broker.partition("t")
 
     async def begin_and_stop() -> TaskState:
-        task = upkeep.start(Action.COMPACT, "t", [partition])
+        task = maintenance.start(TaskAction.COMPACT, "t", [partition])
         for _ in range(10):
             await asyncio.sleep(0)
-        await upkeep.close()
+        await maintenance.close()
         assert task.is_over
         return task.partitions[0].state
 

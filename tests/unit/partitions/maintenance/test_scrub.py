@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.partitions.maintenance.scheduler import Action, TaskState
+from flintmq.partitions.maintenance.scheduler import TaskAction, TaskState
 from flintmq.partitions.maintenance.scrub import ScrubPosition, scrub_piece
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import HEADER_SIZE
@@ -59,7 +59,7 @@ def test_a_segment_that_was_compacted_between_two_pieces_is_begun_again(broker: 
     assert place.position > 0
 
     async def compact() -> TaskState:
-        task = broker.services.maintenance.start(Action.COMPACT, "t", [partition])
+        task = broker.services.maintenance.start(TaskAction.COMPACT, "t", [partition])
         await task.over.wait()
         return task.partitions[0].state
 

@@ -24,10 +24,10 @@ def handle(
 ) -> AlterReplicaLogDirsResponse:
     # A partition that is named for several folders goes to the last of them.
     codes: dict[str, dict[int, ErrorCode]] = {}
-    for folder in message.dirs:
-        for topic in folder.topics:
+    for directory in message.dirs:
+        for topic in directory.topics:
             for index in topic.partitions:
-                code = _move(folder.path, topic.name, index, services)
+                code = _move(directory.path, topic.name, index, services)
                 codes.setdefault(topic.name, {})[index] = code
     return AlterReplicaLogDirsResponse(
         results=[
@@ -43,7 +43,7 @@ def handle(
 
 
 def _move(path: str, topic: str, index: int, services: Services) -> ErrorCode:
-    if path != services.partitions.folder.path:
+    if path != services.partitions.log_dir.path:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
         led_partition(services.partitions, topic, index)

@@ -16,7 +16,7 @@ from flintmq.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRes
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-Folder = DescribeLogDirsResponse.DescribeLogDirsResult
+LogDirResult = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Described = DescribeLogDirsResponse.DescribeLogDirsPartition
 
@@ -26,21 +26,21 @@ _INT64_MAX = (1 << 63) - 1
 async def handle(
     request: Request, message: DescribeLogDirsRequest, services: Services
 ) -> DescribeLogDirsResponse:
-    path = services.partitions.folder.path
+    path = services.partitions.log_dir.path
     try:
         total, usable = await services.executor.run(services.disk.usage, path)
     except OSError as error:
-        return DescribeLogDirsResponse(results=[Folder(log_dir=path, error_code=error_code_of(error))])
+        return DescribeLogDirsResponse(results=[LogDirResult(log_dir=path, error_code=error_code_of(error))])
     topics: dict[str, list[Described]] = {}
     for partition in _selected(message, services):
         topics.setdefault(partition.topic, []).append(_describe(partition))
-    folder = Folder(
+    directory = LogDirResult(
         log_dir=path,
         topics=[Topic(name=name, partitions=described) for name, described in topics.items()],
         total_bytes=min(total, _INT64_MAX),
         usable_bytes=min(usable, _INT64_MAX),
     )
-    return DescribeLogDirsResponse(results=[folder])
+    return DescribeLogDirsResponse(results=[directory])
 
 
 def _selected(message: DescribeLogDirsRequest, services: Services) -> list[Partition]:

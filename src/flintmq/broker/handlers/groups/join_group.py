@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.coordinator_calls import call_coordinator
 from flintmq.broker.request import Request
-from flintmq.coordinator.groups.membership import Client
+from flintmq.coordinator.groups.membership import GroupClient
 from flintmq.coordinator.groups.responses import join_refused
 from flintmq.protocol.messages import JoinGroupRequest
 from flintmq.records.uuids import to_canonical
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def handle(request: Request, message: JoinGroupRequest, services: Services) -> None:
     version = request.version
-    client = Client(request.client_id or "", f"/{request.session.peer_host}")
+    client = GroupClient(request.client_id or "", f"/{request.session.peer_host}")
     new_member_id = to_canonical(services.random.bytes(16))
     call_coordinator(
         request,

@@ -24,7 +24,7 @@ def handle(request: Request, message: ListGroupsRequest, services: Services) -> 
         if shard.state is ShardState.LOADING:
             response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         elif shard.state is ShardState.ACTIVE:
-            for _, part in shard.machine.list_groups(_ASKING, message, request.version).replies:
+            for _, part in shard.machine.list_groups(_ASKING, message, request.version).responses:
                 assert isinstance(part, ListGroupsResponse)
                 response.groups += part.groups
     return response

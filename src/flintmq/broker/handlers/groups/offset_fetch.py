@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
-from flintmq.coordinator.groups.offset_commits import NO_OFFSET, fetch_reply, fetched_groups
+from flintmq.coordinator.groups.offset_commits import NO_OFFSET, fetch_response, fetched_groups
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 
@@ -34,7 +34,7 @@ def handle(request: Request, message: OffsetFetchRequest, services: Services) ->
             unknown[at] = _name_topics(group, services)
 
     def failed(at: int, code: ErrorCode) -> OffsetFetchResponse:
-        return fetch_reply(Group(group_id=asked[at].group_id, error_code=code), version)
+        return fetch_response(Group(group_id=asked[at].group_id, error_code=code), version)
 
     def whole(parts: list[OffsetFetchResponse]) -> OffsetFetchResponse:
         if version < _FIRST_SEVERAL:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.leadership import led_partition
-from flintmq.partitions.maintenance.scheduler import Action
+from flintmq.partitions.maintenance.scheduler import TaskAction
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.protocol.messages import MaintainTopicRequest, MaintainTopicResponse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def handle(request: Request, message: MaintainTopicRequest, services: Services) -> MaintainTopicResponse:
     try:
-        action = Action[MaintenanceAction(message.action).name]
+        action = TaskAction[MaintenanceAction(message.action).name]
     except ValueError:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"There is no action {message.action}.") from None
     partitions = _partitions(message, services)
@@ -45,8 +45,8 @@ def _partitions(message: MaintainTopicRequest, services: Services) -> list[Parti
     ]
 
 
-def _check_policy(action: Action, name: str, services: Services) -> None:
-    needed = {Action.COMPACT: "compact", Action.RETAIN: "delete"}.get(action)
+def _check_policy(action: TaskAction, name: str, services: Services) -> None:
+    needed = {TaskAction.COMPACT: "compact", TaskAction.RETAIN: "delete"}.get(action)
     policy = services.configs.topic(name).cleanup_policy
     if needed is not None and needed not in policy:
         raise RequestError(

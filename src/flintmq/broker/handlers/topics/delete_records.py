@@ -48,7 +48,7 @@ async def _delete(accepted: list[tuple[Result, Partition, int]], services: Servi
     try:
         await delete_records(
             [(partition, start) for _, partition, start in accepted],
-            folder=services.partitions.folder,
+            log_dir=services.partitions.log_dir,
             executor=services.executor,
         )
     except (FlintError, OSError) as error:

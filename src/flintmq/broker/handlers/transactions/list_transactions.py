@@ -28,7 +28,7 @@ def handle(
         if shard.state is ShardState.LOADING:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if shard.state is ShardState.ACTIVE:
-            for _, part in shard.machine.list_transactions(_ASKING, message, now_ms).replies:
+            for _, part in shard.machine.list_transactions(_ASKING, message, now_ms).responses:
                 assert isinstance(part, ListTransactionsResponse)
                 response.transaction_states += part.transaction_states
     return response

@@ -220,7 +220,7 @@ def test_a_patient_question_is_answered_when_the_task_is_over_or_its_time_is_up(
     async def scenario() -> tuple[DescribeTopicTaskResponse, float, DescribeTopicTaskResponse]:
         turn = broker.services.maintenance._verifying
         await turn.acquire()
-        task = broker.services.maintenance.start(scheduler.Action.VERIFY, "t", [broker.partition("t")])
+        task = broker.services.maintenance.start(scheduler.TaskAction.VERIFY, "t", [broker.partition("t")])
         question = DescribeTopicTaskRequest(task_id=task.id, max_wait_ms=2**31 - 1)
         began = clock.monotonic()
         early = await broker.exchange(question, DescribeTopicTaskResponse, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.broker.broker_process import clean_environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "testing"
 TIMEOUT_S = 110.0
 
