@@ -1,20 +1,25 @@
-"""Reading: which batches, how many bytes, up to which of the three ends (F1, S5)."""
+"""Reading: which batches, how many bytes, and the aborted transactions among them (F1, F6, S5, KIP-98)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.records.batch import read_header
-from flintmq.records.markers import Marker
 from flintmq.storage import reader
+from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
 from flintmq.storage.segment import segment_index
 from flintmq.storage.visibility import Isolation
+from support.log.committed import fetch
 from support.log.log_bench import PLENTY, Bench, contents
+from support.log.transactional_log import TransactionalBench
 from support.wire.batches import append, produced, split
 
-SEEN, COMMITTED, END = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED, Isolation.LOG_END
+A, B, C = 11, 12, 13
+SEGMENT = 1 << 20
+SEEN = Isolation.READ_UNCOMMITTED
 
 
 def read(log: Log, offset: int, max_bytes: int = PLENTY, *, isolation: Isolation = SEEN) -> bytes | None:
@@ -22,10 +27,9 @@ def read(log: Log, offset: int, max_bytes: int = PLENTY, *, isolation: Isolation
     return part.read() if part is not None else None
 
 
-def unseen(log: Log, batch: bytearray) -> None:
-    """Append without raising the high watermark."""
-    view = memoryview(batch)
-    log.append(view, read_header(view), leader_epoch=0, now_ms=0)
+@pytest.fixture
+def bench() -> TransactionalBench:
+    return TransactionalBench(segment_bytes=SEGMENT)
 
 
 def test_an_offset_inside_a_batch_gives_the_whole_batch_and_what_follows() -> None:
@@ -72,9 +76,6 @@ def test_indexes_in_memory_and_in_files_lead_to_the_same_bytes() -> None:
     assert [read(bench.log, offset, 500) for offset in range(100)] == before
 
 
-# -- how many bytes
-
-
 def test_at_most_so_many_bytes_perhaps_ending_inside_a_batch() -> None:
     bench = Bench()
     written = bench.fill(10)
@@ -102,95 +103,6 @@ def test_a_read_ends_with_its_segment() -> None:
     assert contents(bench.log) == written
 
 
-# -- the three ends
-
-
-def test_nothing_above_the_high_watermark_is_seen_but_by_replicas() -> None:
-    bench = Bench(segment_bytes=600)
-    log = bench.log
-    batches = [produced(b"%03d" % n + bytes(100)) for n in range(20)]
-    for batch in batches:
-        unseen(log, batch)
-    assert (log.high_watermark, log.last_stable_offset, log.end_offset) == (0, 0, 20)
-    assert read(log, 0) is None
-    assert contents(log, END) == [bytes(batch) for batch in batches]
-    for high_watermark in range(1, 21):
-        assert log.advance(high_watermark)
-        assert log.high_watermark == high_watermark
-        assert contents(log, SEEN) == [bytes(batch) for batch in batches[:high_watermark]]
-        assert read(log, high_watermark) is None
-    assert not log.advance(20)
-
-
-def test_an_advance_to_the_middle_of_a_batch_stops_before_it() -> None:
-    bench = Bench()
-    for _ in range(3):
-        unseen(bench.log, produced(b"1", b"2", b"3"))
-    bench.log.advance(5)
-    assert bench.log.high_watermark == 3
-    assert len(contents(bench.log, SEEN)) == 1
-
-
-def test_a_reader_of_committed_records_stops_at_the_first_open_transaction() -> None:
-    bench = Bench()
-    log = bench.log
-    plain = [produced(b"plain")]
-    append(log, plain[0])
-    append(log, produced(b"open", producer_id=5, epoch=0, sequence=0, is_transactional=True))
-    append(log, produced(b"after"))
-    assert (log.last_stable_offset, log.high_watermark) == (1, 3)
-    assert contents(log, COMMITTED) == [bytes(plain[0])]
-    assert len(contents(log, SEEN)) == 3
-    log.producers.end_transaction(Marker(5, 0, 0, committed=True), 0)
-    assert log.last_stable_offset == 3
-
-
-# -- the beginning
-
-
-def test_deleting_records_hides_them_at_once_and_drops_whole_segments() -> None:
-    bench = Bench(segment_bytes=1000)
-    written = bench.fill(30)
-    second, third, *_ = bench.bases()[1:]
-    dropped = bench.log.advance_start(third + 1)
-    assert [segment.base_offset for segment in dropped] == [0, second]
-    bench.log.remove_files(dropped)
-    assert bench.log.start_offset == third + 1
-    with pytest.raises(RequestError):
-        read(bench.log, third)
-    assert contents(bench.log) == written[third + 1 :]
-    assert not bench.disk.exists(bench.path(0, ".log"))
-    assert bench.log.advance_start(third) == [], "the start never goes back"
-
-
-def test_deleting_everything_leaves_an_empty_log_that_goes_on() -> None:
-    bench = Bench(segment_bytes=1000)
-    bench.fill(30)
-    bench.log.remove_files(bench.log.advance_start(30))
-    assert read(bench.log, 30) is None
-    written = bench.fill(3)
-    assert contents(bench.log) == written
-
-
-def test_segments_dropped_while_a_flush_runs_do_not_make_it_forget_those_sealed_meanwhile() -> None:
-    bench = Bench(segment_bytes=400)
-    bench.fill(8)
-    flush = bench.log.prepare_flush()
-    bench.log.remove_files(bench.log.advance_start(bench.bases()[2]))
-    flush.run()
-    bench.fill(6)
-    bench.log.flushed(flush, 0)
-    waiting = {sealed.segment.base_offset for sealed in bench.log.sealed}
-    assert waiting == {base for base in bench.bases()[:-1] if base >= flush.segment_base}
-    assert not [name for name in bench.disk.list("data/orders-0") if name.startswith(f"{0:020d}.")]
-    bench.flush()
-    assert bench.log.sealed == []
-    assert contents(bench.log) == contents(bench.open(recovery_point=14, start_offset=bench.log.start_offset))
-
-
-# -- holes
-
-
 def test_an_offset_that_compaction_took_away_leads_to_the_next_that_is_there() -> None:
     bench = Bench(segment_bytes=400, cleanup_policy=("compact",))
     bench.fill(2)
@@ -199,9 +111,6 @@ def test_an_offset_that_compaction_took_away_leads_to_the_next_that_is_there() -
     tail = bench.fill(1)
     for offset in range(2, 11):
         assert read(bench.log, offset) == tail[0]
-
-
-# -- damage
 
 
 def damage(bench: Bench, offset: int, *, at: int = -1, mask: int = 0xFF) -> None:
@@ -263,3 +172,128 @@ def test_what_is_split_for_these_tests_is_what_was_written() -> None:
     data = read(bench.log, 0)
     assert data is not None
     assert [batch for _, batch in split(data + data[:10])] == written
+
+
+# -- aborted transactions
+
+
+def told(bench: TransactionalBench, offset: int, max_bytes: int = PLENTY) -> list[tuple[int, int]]:
+    fetched = fetch(bench.log, offset, max_bytes)
+    assert fetched is not None
+    return [(one.producer_id, one.first_offset) for one in fetched.aborted]
+
+
+def interleaved(bench: TransactionalBench, *, rolls: bool) -> None:
+    """A aborts 0 to 4, B commits, C aborts 3 to 8; with `rolls`, each pair of batches in a segment."""
+    steps: list[Callable[[], object]] = [
+        lambda: bench.send(b"a0", producer=A),
+        lambda: bench.send(b"b1", producer=B),
+        lambda: bench.send(b"a2", producer=A),
+        lambda: bench.send(b"c3", producer=C),
+        lambda: bench.abort(A),
+        lambda: bench.send(b"a5", producer=A),
+        lambda: bench.commit(B),
+        lambda: bench.commit(A),
+        lambda: bench.abort(C),
+        lambda: bench.send(b"p9"),
+    ]
+    for number, step in enumerate(steps):
+        if rolls and number and number % 2 == 0:
+            bench.roll()
+        step()
+
+
+COMMITTED = [b"b1", b"a5", b"p9"]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("state", ["in memory", "flushed", "stopped", "killed"])
+def test_aborted_records_are_passed_over_from_every_offset_and_in_pieces_of_any_size(
+    rolls: bool, state: str
+) -> None:
+    bench = TransactionalBench(segment_bytes=SEGMENT)
+    interleaved(bench, rolls=rolls)
+    index = bench.aborted()
+    if state == "flushed":
+        bench.flush()
+    elif state == "stopped":
+        bench.close()
+        bench.open(clean=True, recovery_point=bench.log.end_offset)
+    elif state == "killed":
+        bench.open()
+    for offset in range(bench.log.end_offset):
+        expected = [key for key in COMMITTED if int(key[1:]) >= offset]
+        for max_bytes in (1, 200, 400, PLENTY):
+            assert bench.committed(offset, max_bytes) == expected, (offset, max_bytes)
+    assert bench.aborted() == index
+    base_of = {4: 4, 8: 8} if rolls else {4: 0, 8: 0}
+    assert [base for base, entries in index.items() for _ in entries] == list(base_of.values())
+
+
+def test_an_entry_says_where_the_log_was_stable_once_its_marker_was_there(bench: TransactionalBench) -> None:
+    interleaved(bench, rolls=False)
+    assert bench.aborted()[0] == [AbortedTransaction(A, 0, 4, 1), AbortedTransaction(C, 3, 8, 9)]
+
+
+def test_a_reader_is_told_of_those_that_reach_into_its_range_and_of_no_others(
+    bench: TransactionalBench,
+) -> None:
+    interleaved(bench, rolls=False)
+    assert told(bench, 0) == [(A, 0), (C, 3)]
+    # Only the first batch: the index has an entry for the second at the earliest.
+    assert told(bench, 0, max_bytes=1) == [(A, 0)]
+    # Beyond the marker of A its transaction is of no concern.
+    assert told(bench, 5) == [(C, 3)]
+    assert told(bench, 9) == []
+
+
+def test_an_entry_in_a_later_segment_is_found(bench: TransactionalBench) -> None:
+    bench.send(b"a", producer=A)
+    for _ in range(3):
+        bench.roll()
+        bench.send(b"plain")
+    bench.abort(A)
+    bench.flush()
+    assert told(bench, 0) == [(A, 0)]
+    assert bench.committed() == [b"plain"] * 3
+
+
+def test_the_search_ends_where_all_was_stable() -> None:
+    """Entries far behind a range, of transactions that began after it, are not told of."""
+    bench = TransactionalBench(segment_bytes=SEGMENT)
+    for _ in range(4):
+        bench.send(b"a", producer=A)
+        bench.abort(A)
+        bench.roll()
+    for offset in range(0, 8, 2):
+        assert told(bench, offset) == [(A, offset)]
+
+
+def test_the_search_goes_on_past_an_entry_that_began_after_the_range(bench: TransactionalBench) -> None:
+    """B is open below the range while A begins and aborts above it: B's entry comes later and must be found."""
+    bench.send(b"b", producer=B)
+    bench.roll()
+    bench.send(b"a", producer=A)
+    bench.abort(A)
+    bench.roll()
+    bench.abort(B)
+    assert told(bench, 0) == [(B, 0)]
+    assert bench.committed() == []
+
+
+def test_nothing_is_told_where_nothing_was_aborted(bench: TransactionalBench) -> None:
+    bench.send(b"a", producer=A)
+    bench.commit(A)
+    bench.send(b"plain")
+    assert told(bench, 0) == []
+
+
+def test_entries_go_with_the_segment_of_their_marker(bench: TransactionalBench) -> None:
+    bench.send(b"a", producer=A)
+    bench.abort(A)
+    bench.send(b"b", producer=B)
+    start = bench.roll()
+    bench.abort(B)
+    bench.log.remove_files(bench.log.advance_start(start))
+    assert bench.aborted() == {start: [AbortedTransaction(B, 2, 3, 4)]}
+    assert bench.committed() == []
