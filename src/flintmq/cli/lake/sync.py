@@ -143,31 +143,31 @@ def command(
     from flintmq.lake.syncing.piece_runner import Stopped
     from flintmq.lake.syncing.sync import Sync
 
-    figures = SyncMetrics()
+    metrics = SyncMetrics()
 
-    def told() -> None:
+    def write_metrics() -> None:
         if metrics_file is not None:
-            write_figures(metrics_file, figures.text())
+            write_figures(metrics_file, metrics.text())
 
     def shown(commit: Commit) -> None:
         progress.clear()
         _show(commit, as_json=as_json)
 
     with (
-        _told_at(metrics_port, figures),
+        _serving_metrics(metrics_port, metrics),
         Progress("writing") as progress,
-        Sync(spark, asked, figures=figures, on_progress=progress.tell_pieces, on_commit=shown) as sync,
+        Sync(spark, asked, figures=metrics, on_progress=progress.tell_pieces, on_commit=shown) as sync,
         SignalHandler(lambda _: sync.stop()),
     ):
         try:
             if interval_s is not None:
-                sync.follow(interval_s=interval_s, on_sync=told)
+                sync.follow(interval_s=interval_s, on_sync=write_metrics)
             elif not sync.run().commits and not as_json:
                 note("nothing new")
         except Stopped as stopped:
             note(str(stopped))
         finally:
-            told()
+            write_metrics()
 
 
 def _show(commit: Commit, *, as_json: bool) -> None:
@@ -193,13 +193,13 @@ def _show(commit: Commit, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _told_at(port: int | None, figures: SyncMetrics) -> Iterator[None]:
+def _serving_metrics(port: int | None, metrics: SyncMetrics) -> Iterator[None]:
     if port is None:
         yield
         return
     from flintmq.http.metrics_server import MetricsServer
 
-    with MetricsServer(figures.text, port=port) as server:
+    with MetricsServer(metrics.text, port=port) as server:
         if port == 0:
             note(f"figures at http://127.0.0.1:{server.port}/metrics")
         yield
