@@ -11,9 +11,9 @@ copied and handled in a task, with a barrier, so that order is kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
@@ -45,12 +45,17 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
         verification = TransactionVerification(message, request.version, services)
         is_plain = verification.is_complete
     if is_plain:
-        _run_at_once(_Produce(request, message, verification).run(message, services, waits=False))
+        _Produce(request, message, verification).run(message.topics, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message, verification).run(message, services, waits=True)
+    return _prepare_and_run(_Produce(request, message, verification), message, services)
+
+
+async def _prepare_and_run(produce: _Produce, message: ProduceRequest, services: Services) -> None:
+    """Await what a plain request does not need, then run as a plain one does."""
+    produce.run(await produce.prepare(message, services), services)
 
 
 def _is_plain(message: ProduceRequest, services: Services) -> bool:
@@ -69,13 +74,16 @@ def _is_plain(message: ProduceRequest, services: Services) -> bool:
     return True
 
 
-def _run_at_once(flow: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that awaits nothing, in this step of the loop and without a task."""
-    try:
-        flow.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("a plain produce request must not wait")
+class _PreparedBatch(NamedTuple):
+    """A batch that was checked, and rewritten as the topic wants it."""
+
+    records: memoryview
+    header: BatchHeader
+
+
+_Batch: TypeAlias = memoryview | _PreparedBatch | Exception | None
+"""As it was received, prepared, refused, or missing."""
+_Topics: TypeAlias = Sequence[tuple[str | bytes, Sequence[tuple[int, _Batch]]]]
 
 
 class _Produce:
@@ -99,35 +107,54 @@ class _Produce:
         self._finished = False
         self._timer: Timer | None = None
 
-    async def run(self, message: ProduceRequest, services: Services, *, waits: bool) -> None:
-        """Append every batch, then respond. Nothing is awaited unless `waits`."""
+    def run(self, topics: _Topics, services: Services) -> None:
+        """Append every batch, then respond. Batches as they were received are checked; prepared ones have been."""
         refusal = self._refusal()
-        if waits and message.transactional_id is not None:
-            await self._verify_transaction(message, services)
         now_ms = services.clock.now_ms()
-        for topic, batches in message.topics:
+        for topic, batches in topics:
             results: list[ProducedPartition] = []
             self._results.append((topic, results))
-            for index, records in batches:
+            for index, batch in batches:
                 try:
                     if refusal is not None:
                         raise refusal
-                    if waits:
-                        await _create_if_missing(services, topic)
-                        now_ms = services.clock.now_ms()
                     partition = self._partition(services, topic, index)
-                    if records is None:
-                        raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
-                    header = partition.check(
-                        records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD
-                    )
-                    if waits and partition.must_validate(header):
-                        records, header = await _validate(services, partition, records, header)
-                        now_ms = services.clock.now_ms()
-                    self._append(results, partition, records, header, now_ms)
+                    if isinstance(batch, memoryview):
+                        self._append(results, partition, batch, self._check(partition, batch, now_ms), now_ms)
+                    else:
+                        self._append(results, partition, *_prepared(batch), now_ms)
                 except (FlintError, OSError) as error:
                     results.append(self._failure(topic, index, error))
         self._finish(services)
+
+    async def prepare(self, message: ProduceRequest, services: Services) -> _Topics:
+        """Create missing topics, add partitions to the transaction, and validate batches where topics ask for it."""
+        if self._refusal() is not None:
+            return message.topics
+        if message.transactional_id is not None:
+            await self._verify_transaction(message, services)
+        return [
+            (topic, [(index, await self._prepare(services, topic, index, batch)) for index, batch in batches])
+            for topic, batches in message.topics
+        ]
+
+    async def _prepare(
+        self, services: Services, topic: str | bytes, index: int, records: memoryview | None
+    ) -> _Batch:
+        if records is None:
+            return None
+        try:
+            await _create_if_missing(services, topic)
+            partition = self._partition(services, topic, index)
+            header = self._check(partition, records, services.clock.now_ms())
+            if partition.must_validate(header):
+                return await _validate(services, partition, records, header)
+        except (FlintError, OSError) as error:
+            return error
+        return _PreparedBatch(records, header)
+
+    def _check(self, partition: Partition, records: memoryview, now_ms: int) -> BatchHeader:
+        return partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
 
     async def _verify_transaction(self, message: ProduceRequest, services: Services) -> None:
         """ORDER: a topic that the request makes is there BEFORE its partitions are added to the transaction."""
@@ -239,9 +266,17 @@ class _Produce:
         return [out]
 
 
+def _prepared(batch: _PreparedBatch | Exception | None) -> _PreparedBatch:
+    if batch is None:
+        raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
+    if isinstance(batch, Exception):
+        raise batch
+    return batch
+
+
 async def _validate(
     services: Services, partition: Partition, records: memoryview, header: BatchHeader
-) -> tuple[memoryview, BatchHeader]:
+) -> _PreparedBatch:
     """Return the batch as the topic wants it, with its header."""
 
     def validate() -> bytes:
@@ -252,7 +287,7 @@ async def _validate(
     if partition.deleted:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     # Recompression changed the header; the checks that were made still hold.
-    return batch, read_header(batch)
+    return _PreparedBatch(batch, read_header(batch))
 
 
 async def _create_if_missing(services: Services, topic: str | bytes) -> None:
