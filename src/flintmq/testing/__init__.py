@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flintmq.testing.broker import Broker
+    from flintmq.testing.broker_state import Record
     from flintmq.testing.clock import ControlledClock
-    from flintmq.testing.content import Record
     from flintmq.testing.faults import Fault, Faults
     from flintmq.testing.request_log import RequestLog, SeenRequest
     from flintmq.testing.snapshot import Snapshot

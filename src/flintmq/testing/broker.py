@@ -24,12 +24,12 @@ from flintmq.broker.services import Services
 from flintmq.errors import ConfigurationError
 from flintmq.settings import Listener, load
 from flintmq.settings.names import HOSTNAME, PORTS, is_known
-from flintmq.testing import content
+from flintmq.testing import broker_state
+from flintmq.testing.broker_state import Record
 from flintmq.testing.clock import ControlledClock
-from flintmq.testing.content import Record
 from flintmq.testing.disk import UnsyncedDisk
 from flintmq.testing.faults import Faults
-from flintmq.testing.interception import Interceptor
+from flintmq.testing.interceptor import Interceptor
 from flintmq.testing.loop_thread import LoopThread
 from flintmq.testing.request_log import RequestLog
 from flintmq.testing.snapshot import Snapshot, read_folder, write_folder
@@ -181,18 +181,18 @@ class Broker:
 
     def topics(self) -> dict[str, int]:
         """The names of all topics, with their partition counts."""
-        return self._thread_running.call(content.topics, self._services)
+        return self._thread_running.call(broker_state.topics, self._services)
 
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None
     ) -> None:
         """With settings by Kafka's names, such as `{"cleanup.policy": "compact"}`."""
         self._thread_running.run(
-            content.create_topic(self._services, name, partitions, dict(_texts(configs or {})))
+            broker_state.create_topic(self._services, name, partitions, dict(_texts(configs or {})))
         )
 
     def delete_topic(self, name: str) -> None:
-        self._thread_running.run(content.delete_topic(self._services, name))
+        self._thread_running.run(broker_state.delete_topic(self._services, name))
 
     def records(
         self, topic: str, partition: int | None = None, *, read_committed: bool = False
@@ -201,7 +201,9 @@ class Broker:
 
         With `read_committed`, only those that a consumer with `isolation.level=read_committed` can see.
         """
-        return self._thread_running.call(content.records, self._services, topic, partition, read_committed)
+        return self._thread_running.call(
+            broker_state.records, self._services, topic, partition, read_committed
+        )
 
     def produce(
         self,
@@ -219,7 +221,7 @@ class Broker:
         if not values:
             raise ValueError("there is nothing to produce")
         return self._thread_running.run(
-            content.produce(
+            broker_state.produce(
                 self._services,
                 topic,
                 [_bytes(value) for value in values],
@@ -232,15 +234,15 @@ class Broker:
 
     def groups(self) -> dict[str, str]:
         """The names of all consumer groups, with their states: `Stable`, `Empty`, …"""
-        return self._thread_running.run(content.groups(self._services))
+        return self._thread_running.run(broker_state.groups(self._services))
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition."""
-        return self._thread_running.run(content.committed(self._services, group))
+        return self._thread_running.run(broker_state.committed(self._services, group))
 
     def transactions(self) -> dict[str, str]:
         """All transactional ids, with their states: `Ongoing`, `CompleteCommit`, …"""
-        return self._thread_running.run(content.transactions(self._services))
+        return self._thread_running.run(broker_state.transactions(self._services))
 
     # ---- its state as a whole
 

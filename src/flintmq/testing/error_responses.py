@@ -57,7 +57,7 @@ _SESSION_CODES: Final = frozenset(
 )
 
 
-def error_answer(
+def error_response(
     request: Message, version: int, code: ErrorCode, text: str, *, per_topic: bool = False
 ) -> Message | None:
     """The answer, or None if the request names nothing that an error could be told of.

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from flintmq.broker.apis import APIS
 from flintmq.errors import ErrorCode
-from flintmq.testing.waiting import TIMEOUT_S, wait_until
+from flintmq.testing.loop_thread import TIMEOUT_S, wait_until
 
 When = Literal["before", "after"]
 """Whether a fault comes before the request takes effect, which it then may never do, or after."""

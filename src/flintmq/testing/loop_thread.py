@@ -15,6 +15,9 @@ from flintmq.app.serving import new_loop
 
 T = TypeVar("T")
 
+TIMEOUT_S = 10.0
+"""How long a test waits for something that happens in the broker's thread."""
+
 
 class LoopThread:
     def __init__(self, name: str) -> None:
@@ -56,3 +59,15 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def wait_until(
+    condition: threading.Condition,
+    is_so: Callable[[], bool],
+    timeout_s: float,
+    complaint: Callable[[], str],
+) -> None:
+    """Wait until `is_so`, which changes only under `condition`. Raise TimeoutError with the complaint else."""
+    with condition:
+        if not condition.wait_for(is_so, timeout_s):
+            raise TimeoutError(complaint())

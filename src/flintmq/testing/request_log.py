@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from flintmq.testing.waiting import TIMEOUT_S, wait_until
+from flintmq.testing.loop_thread import TIMEOUT_S, wait_until
 
 KEPT = 10_000
 

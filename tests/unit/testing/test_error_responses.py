@@ -23,7 +23,7 @@ from flintmq.protocol.messages import (
     OffsetFetchRequest,
     ProduceRequest,
 )
-from flintmq.testing.error_responses import error_answer
+from flintmq.testing.error_responses import error_response
 from unit.testing.sample_requests import TOPIC_ID, codes_in, sample_request
 
 CODE = ErrorCode.NOT_CONTROLLER
@@ -32,7 +32,7 @@ TEXT = "because the test says so"
 
 def answer(request: Message, version: int, *, per_topic: bool = False) -> Any:
     """What a client reads."""
-    built = error_answer(request, version, CODE, TEXT, per_topic=per_topic)
+    built = error_response(request, version, CODE, TEXT, per_topic=per_topic)
     assert built is not None
     decoded, _ = decode(type(built), encode(built, version), version)
     return decoded
@@ -84,7 +84,7 @@ def test_fetch_fails_for_each_partition_and_keeps_its_session_out_of_it(version:
 
 def test_a_session_error_of_fetch_stands_at_the_top() -> None:
     request = FetchRequest(topics=[FetchRequest.FetchTopic(topic="a")])
-    built = error_answer(request, 12, ErrorCode.INVALID_FETCH_SESSION_EPOCH, TEXT)
+    built = error_response(request, 12, ErrorCode.INVALID_FETCH_SESSION_EPOCH, TEXT)
     assert isinstance(built, messages.FetchResponse)
     assert (built.error_code, built.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
 
@@ -180,5 +180,5 @@ def test_partitions_named_below_folders_are_told_by_topic() -> None:
 
 
 def test_a_request_that_names_nothing_has_no_place_for_an_error() -> None:
-    assert error_answer(MetadataRequest(topics=[]), 12, CODE, TEXT) is None
-    assert error_answer(ProduceRequest(acks=1, timeout_ms=1), 9, CODE, TEXT) is None
+    assert error_response(MetadataRequest(topics=[]), 12, CODE, TEXT) is None
+    assert error_response(ProduceRequest(acks=1, timeout_ms=1), 9, CODE, TEXT) is None

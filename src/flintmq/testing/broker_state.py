@@ -123,11 +123,11 @@ async def committed(services: Services, group: str) -> dict[tuple[str, int], int
         return {}
     asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
     decision = shard.machine.fetch_offsets(_ASKING, asked, _FETCH_VERSION, require_stable=False)
-    ((_, answer),) = decision.responses
-    assert isinstance(answer, OffsetFetchResponse)
+    ((_, response),) = decision.responses
+    assert isinstance(response, OffsetFetchResponse)
     return {
         (topic.name, one.partition_index): one.committed_offset
-        for topic in answer.groups[0].topics
+        for topic in response.groups[0].topics
         for one in topic.partitions
     }
 

@@ -29,7 +29,7 @@ from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import parse_request_header, response_is_flexible
 from flintmq.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
 from flintmq.storage.segment import FileRange
-from flintmq.testing.failure_plan import FailurePlan, plan_failure
+from flintmq.testing.fault_plan import FailurePlan, plan_failure
 from flintmq.testing.faults import Close, Delay, Drop, Fail, Fault, Faults
 from flintmq.testing.request_log import RequestLog, SeenRequest
 from flintmq.testing.request_topics import topics_of
@@ -119,7 +119,7 @@ class Interceptor:
             if is_unanswered:
                 request.connection.refuse(_CLOSED)
                 return
-            request.respond(encode_response(request, failure.answer(_decode(request, response))))
+            request.respond(encode_response(request, failure.response(_decode(request, response))))
 
         # With acks=0 there is nothing to be told: a connection that closes is all that a client sees of an error.
         is_unanswered = isinstance(message, ProduceRequest) and message.acks == 0
@@ -130,7 +130,7 @@ class Interceptor:
         if is_unanswered:
             request.connection.refuse(_CLOSED)
             return None
-        request.response = encode_response(request, failure.answer(None))
+        request.response = encode_response(request, failure.response(None))
         return request
 
     def _delay(self, request: Request, frame: memoryview, seconds: float, after: bool) -> Request | None:

@@ -14,7 +14,7 @@ from flintmq.errors import ErrorCode
 from flintmq.metadata.image import ClusterImage
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import FetchRequest, MetadataRequest, MetadataResponse
-from flintmq.testing.error_responses import error_answer
+from flintmq.testing.error_responses import error_response
 from flintmq.testing.faults import Fail, Fault
 from flintmq.testing.request_topics import is_about_all, name_of, split
 
@@ -32,7 +32,7 @@ class FailurePlan:
         self._topic = topic
         self._image = image
 
-    def answer(self, truth: Message | None) -> Message:
+    def response(self, truth: Message | None) -> Message:
         """The error, in place of what a handled request was truly answered about the same."""
         if truth is None or (self._topic is None and not isinstance(truth, MetadataResponse)):
             return self._error
@@ -41,8 +41,8 @@ class FailurePlan:
                 continue
             failed = getattr(self._error, field.name)
             if failed:
-                told = getattr(truth, field.name)
-                setattr(truth, field.name, [one for one in told if not self._fails(one)] + failed)
+                true_value = getattr(truth, field.name)
+                setattr(truth, field.name, [one for one in true_value if not self._fails(one)] + failed)
         if isinstance(truth, MetadataResponse) and isinstance(self._error, MetadataResponse):
             truth.error_code = self._error.error_code
         return truth
@@ -63,7 +63,7 @@ def plan_failure(message: Message, version: int, fault: Fault, image: ClusterIma
         if isinstance(rest, FetchRequest):
             # The error is told at once, so the rest must not wait; and a session would hide what it names.
             rest.max_wait_ms, rest.session_id, rest.session_epoch = 0, 0, -1
-    error = error_answer(failing, version, code, TEXT, per_topic=rest is not None)
+    error = error_response(failing, version, code, TEXT, per_topic=rest is not None)
     return (
         None if error is None else FailurePlan(error, rest, fault.topic if rest is not None else None, image)
     )
@@ -95,5 +95,5 @@ def _plan_metadata(
         return FailurePlan(MetadataResponse(error_code=code), message, topic, image)
     if not named.topics:
         return None
-    error = error_answer(named, version, code, TEXT, per_topic=True)
+    error = error_response(named, version, code, TEXT, per_topic=True)
     return None if error is None else FailurePlan(error, rest, topic, image)
