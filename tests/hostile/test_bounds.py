@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from flintmq.broker import fetch_sessions, limits
+from flintmq.broker import limits
 from flintmq.broker.fetch_sessions import EVICTION_IDLE_S, FetchSessions
 from flintmq.broker.limits import ITEMS_PER_TURN, ParkedFetchLimit, SerialExecutor, gather_in_turns
 from flintmq.broker.responses import reason_of
@@ -185,10 +185,9 @@ def fetch_of(count: int, session: tuple[int, int] = (0, 0), first: int = 0) -> F
     )
 
 
-def test_sessions_are_given_while_there_is_room_for_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 100)
+def test_sessions_are_given_while_there_is_room_for_their_partitions() -> None:
     clock = SimulatedClock()
-    sessions = FetchSessions(clock=clock, random=SimulatedRandom(1), slots=1000)
+    sessions = FetchSessions(clock=clock, random=SimulatedRandom(1), slots=1000, partitions_max=100)
     first = sessions.context(fetch_of(60), 12).session_id
     assert first
     assert sessions.context(fetch_of(60), 12).session_id == 0, "no room"

@@ -129,10 +129,20 @@ class FetchContext:
 
 
 class FetchSessions:
-    def __init__(self, *, clock: Clock, random: Random, slots: int) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        random: Random,
+        slots: int,
+        partitions_max: int = PARTITIONS_MAX,
+        eviction_idle_s: float = EVICTION_IDLE_S,
+    ) -> None:
         self._clock = clock
         self._random = random
         self._slots = slots
+        self._partitions_max = partitions_max
+        self._eviction_idle_s = eviction_idle_s
         # The least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         self.partitions = 0
@@ -164,16 +174,16 @@ class FetchSessions:
         before = len(found.wanted)
         found.update(message)
         self.partitions += len(found.wanted) - before
-        if self.partitions > PARTITIONS_MAX and len(found.wanted) > before:
+        if self.partitions > self._partitions_max and len(found.wanted) > before:
             self._drop(session_id)
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
 
     def _create(self, wanted: dict[PartitionKey, FetchPartition], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
-        while len(self._sessions) >= self._slots or self.partitions + len(wanted) > PARTITIONS_MAX:
+        while len(self._sessions) >= self._slots or self.partitions + len(wanted) > self._partitions_max:
             oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now - oldest.used_at < EVICTION_IDLE_S:
+            if oldest is None or now - oldest.used_at < self._eviction_idle_s:
                 return None
             self._drop(oldest.session_id)
         session_id = 0

@@ -14,7 +14,7 @@ from enum import Enum
 from flintmq.effects import Timers
 
 WINDOW_S = 10.0
-TOLD_MAX = 3
+LOGGED_MAX = 3
 KEYS_MAX = 1024
 _OTHERS = "other hosts"
 # Where reasons differ only in what the client sent, they differ in numbers or further behind.
@@ -32,11 +32,11 @@ class CloseReason(Enum):
 
 
 class _Tally:
-    __slots__ = ("last", "told", "untold")
+    __slots__ = ("last", "logged", "suppressed")
 
     def __init__(self) -> None:
-        self.told = 0
-        self.untold = 0
+        self.logged = 0
+        self.suppressed = 0
         self.last = ""
 
 
@@ -56,24 +56,24 @@ class ClosedConnectionLog:
                 # One window for all: idle brokers have no timer.
                 self._timers.call_later(WINDOW_S, self._sum_up)
             tally = self._tallies.setdefault(key, _Tally())
-        if tally.told < TOLD_MAX:
-            tally.told += 1
+        if tally.logged < LOGGED_MAX:
+            tally.logged += 1
             self._logger.warning(
                 "closing the connection of %s: %s", peer, reason, extra={"peer": peer, "reason": kind.value}
             )
         else:
-            tally.untold += 1
+            tally.suppressed += 1
             tally.last = reason
 
     def _sum_up(self) -> None:
         tallies, self._tallies = self._tallies, {}
         for (host, kind, _), tally in tallies.items():
-            if tally.untold:
+            if tally.suppressed:
                 self._logger.warning(
                     "…and %d more connections of %s closed in the last %.0f s, the last one because: %s",
-                    tally.untold,
+                    tally.suppressed,
                     host,
                     WINDOW_S,
                     tally.last,
-                    extra={"peer": host, "reason": kind.value, "count": tally.untold},
+                    extra={"peer": host, "reason": kind.value, "count": tally.suppressed},
                 )

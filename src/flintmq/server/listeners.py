@@ -10,6 +10,7 @@ import select
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from flintmq.effects import Executor
@@ -30,13 +31,19 @@ _CLOSING_S = 1.0
 _PORT_ATTEMPTS = 16
 _DESCRIPTORS_RESERVED = 256
 _UNLIMITED = 1 << 31
-# A client that stops in the middle of a request holds memory that others may need; or that others do need.
-FRAME_STALL_S = 30.0
-PRESSED_STALL_S = 2.0
-SWEEP_S = 5.0
-PRESSED_SWEEP_S = 1.0
-STUCK_SWEEPS = 3
-MEMORY_KEPT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLimits:
+    """How long quiet connections keep memory. The `pressed` ones hold while others wait for memory."""
+
+    interval_s: float = 5.0
+    pressed_interval_s: float = 1.0
+    frame_stall_s: float = 30.0
+    """How long a client may stop in the middle of a request."""
+    pressed_frame_stall_s: float = 2.0
+    stuck_sweeps_max: int = 3
+    memory_kept_s: float = 5.0
 
 
 class Server:
@@ -48,8 +55,10 @@ class Server:
         executor: Executor,
         config: Callable[[], BrokerConfig],
         counters: ConnectionCounters | None = None,
+        sweep_limits: SweepLimits | None = None,
     ) -> None:
         settings = config()
+        self._sweep_limits = sweep_limits or SweepLimits()
         self._loop = loop
         self._config = config
         self._per_peer: Counter[str] = Counter()
@@ -115,7 +124,8 @@ class Server:
     # ---- idle connections
 
     def _schedule_sweep(self) -> None:
-        delay_s = PRESSED_SWEEP_S if self.budget.waiting else SWEEP_S
+        limits = self._sweep_limits
+        delay_s = limits.pressed_interval_s if self.budget.waiting else limits.interval_s
         idle_s = self._config().connections_max_idle_ms / 1000
         if idle_s > 0:
             delay_s = min(max(idle_s / _SWEEPS_PER_IDLE_TIME, 0.05), delay_s)
@@ -136,7 +146,7 @@ class Server:
         finished = self.budget.finished
         self._stuck_sweeps = self._stuck_sweeps + 1 if pressed and finished == self._finished else 0
         self._finished = finished
-        if self._stuck_sweeps > STUCK_SWEEPS:
+        if self._stuck_sweeps > self._sweep_limits.stuck_sweeps_max:
             self._stuck_sweeps = 0
             for owner in self.budget.heaviest():
                 assert isinstance(owner, Connection)
@@ -146,6 +156,7 @@ class Server:
                 )
 
     def _sweep_idle(self) -> None:
+        limits = self._sweep_limits
         idle_s = self._config().connections_max_idle_ms / 1000
         now = self._loop.time()
         self._close_deserted()
@@ -157,11 +168,12 @@ class Server:
                 connection.active_at = now
             quiet_s = now - connection.active_at
             holds_up_others = pressed and self.budget.is_charged(connection)
-            if quiet_s > (PRESSED_STALL_S if holds_up_others else FRAME_STALL_S) and connection.is_stalled:
+            stall_s = limits.pressed_frame_stall_s if holds_up_others else limits.frame_stall_s
+            if quiet_s > stall_s and connection.is_stalled:
                 connection.refuse(f"a request stopped arriving {quiet_s:.0f} s ago", CloseReason.STALLED)
             elif quiet_s > idle_s > 0 and not connection.in_flight:
                 connection.close()
-            elif quiet_s > MEMORY_KEPT_S:
+            elif quiet_s > limits.memory_kept_s:
                 connection.release_memory()
         self._schedule_sweep()
 

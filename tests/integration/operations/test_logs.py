@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from flintmq.server.closed_connections import TOLD_MAX
+from flintmq.server.closed_connections import LOGGED_MAX
 from support.broker.broker_process import BrokerFailed, BrokerProcess, StartBroker
 from support.wire.wire import Wire
 
@@ -45,7 +45,7 @@ def test_a_client_that_misbehaves_again_and_again_is_named_a_few_times(start_bro
     misbehave(broker, times=50)
     assert broker.stop() == 0
     named = [line for line in broker.errors.splitlines() if "closing the connection of 127.0.0.1:" in line]
-    assert len(named) == TOLD_MAX
+    assert len(named) == LOGGED_MAX
     assert all("this is HTTP" in line for line in named)
 
 

@@ -15,6 +15,7 @@ from flintmq.broker.request import ClientSession, Request
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
+from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
@@ -24,7 +25,7 @@ from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import NewTopic, Topics
 from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler, TaskLimits
 from flintmq.partitions.partition import Partition
 from flintmq.protocol import messages
 from flintmq.protocol.codec import decode, encode
@@ -64,8 +65,18 @@ class FakeConnection:
 class SingleBroker:
     """What a test may do with the broker; everything has happened when a method returns."""
 
-    def __init__(self, loop: SimulatedLoop, settings: Mapping[str, str], disk: SimulatedDisk) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        settings: Mapping[str, str],
+        disk: SimulatedDisk,
+        *,
+        task_limits: TaskLimits | None = None,
+        markers_per_turn: int = MARKERS_PER_TURN,
+    ) -> None:
         self.loop = loop
+        self._task_limits = task_limits
+        self._markers_per_turn = markers_per_turn
         self.disk = disk
         self.path = "data"
         self._settings = settings
@@ -117,6 +128,7 @@ class SingleBroker:
             clock=clock,
             timers=self.loop,
             executor=executor,
+            markers_per_turn=self._markers_per_turn,
         )
         self.transactions.start()
         self.services = Services(
@@ -134,6 +146,7 @@ class SingleBroker:
                 clock=clock,
                 executor=executor,
                 config=lambda: configs.broker,
+                limits=self._task_limits,
             ),
             configs=configs,
             producer_ids=producer_ids,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,15 @@ StartBroker = Callable[..., SingleBroker]
 
 @pytest.fixture
 def start_broker() -> Iterator[StartBroker]:
-    """Starts a broker with the settings given by their names, and stops it after the test."""
+    """Start a broker with settings by name and limits as SingleBroker takes them; stop it after the test."""
     with closing(SimulatedLoop(SimulatedClock())) as loop:
         brokers: list[SingleBroker] = []
 
         def start(
-            settings: Mapping[str, str] | None = None, disk: SimulatedDisk | None = None
+            settings: Mapping[str, str] | None = None, disk: SimulatedDisk | None = None, **limits: Any
         ) -> SingleBroker:
             values = {"log.message.timestamp.before.max.ms": str(2**62), **(settings or {})}
-            brokers.append(SingleBroker(loop, values, disk or SimulatedDisk(seed=SEED)))
+            brokers.append(SingleBroker(loop, values, disk or SimulatedDisk(seed=SEED), **limits))
             return brokers[-1]
 
         yield start

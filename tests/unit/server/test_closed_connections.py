@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from flintmq.server.closed_connections import KEYS_MAX, TOLD_MAX, WINDOW_S, ClosedConnectionLog, CloseReason
+from flintmq.server.closed_connections import KEYS_MAX, LOGGED_MAX, WINDOW_S, ClosedConnectionLog, CloseReason
 from flintmq.testing.simulation import SimulatedClock, SimulatedLoop
 
 LOGGER = logging.getLogger("flintmq.server.connection")
@@ -26,11 +26,11 @@ def test_the_first_few_are_told_and_the_rest_in_one_line(
     refusals = ClosedConnectionLog(loop, LOGGER)
     for number in range(233):
         refusals.note("10.0.0.9", f"10.0.0.9:{number}", CloseReason.FRAME, "this is HTTP")
-    assert len(caplog.messages) == TOLD_MAX
+    assert len(caplog.messages) == LOGGED_MAX
     assert caplog.messages[0] == "closing the connection of 10.0.0.9:0: this is HTTP"
     loop.advance(WINDOW_S)
-    assert caplog.messages[TOLD_MAX:] == [
-        f"…and {233 - TOLD_MAX} more connections of 10.0.0.9 closed in the last {WINDOW_S:.0f} s, "
+    assert caplog.messages[LOGGED_MAX:] == [
+        f"…and {233 - LOGGED_MAX} more connections of 10.0.0.9 closed in the last {WINDOW_S:.0f} s, "
         "the last one because: this is HTTP"
     ]
     assert caplog.records[-1].__dict__["peer"] == "10.0.0.9"
@@ -38,12 +38,12 @@ def test_the_first_few_are_told_and_the_rest_in_one_line(
 
 def test_hosts_and_reasons_are_told_apart(loop: SimulatedLoop, caplog: pytest.LogCaptureFixture) -> None:
     refusals = ClosedConnectionLog(loop, LOGGER)
-    for _ in range(TOLD_MAX + 1):
+    for _ in range(LOGGED_MAX + 1):
         refusals.note("a", "a:1", CloseReason.FRAME, "x")
     refusals.note("b", "b:1", CloseReason.FRAME, "x")
     refusals.note("a", "a:1", CloseReason.LIMIT, "x")
     refusals.note("a", "a:1", CloseReason.FRAME, "another reason")
-    assert len(caplog.messages) == TOLD_MAX + 3
+    assert len(caplog.messages) == LOGGED_MAX + 3
 
 
 def test_reasons_that_differ_in_numbers_are_the_same(
@@ -52,7 +52,7 @@ def test_reasons_that_differ_in_numbers_are_the_same(
     refusals = ClosedConnectionLog(loop, LOGGER)
     for size in range(-50, 50):
         refusals.note("a", "a:1", CloseReason.FRAME, f"a frame of {size} bytes")
-    assert len(caplog.messages) == TOLD_MAX
+    assert len(caplog.messages) == LOGGED_MAX
 
 
 def test_a_new_window_begins_with_the_next_refusal(
@@ -60,10 +60,10 @@ def test_a_new_window_begins_with_the_next_refusal(
 ) -> None:
     refusals = ClosedConnectionLog(loop, LOGGER)
     for _ in range(2):
-        for _ in range(TOLD_MAX):
+        for _ in range(LOGGED_MAX):
             refusals.note("a", "a:1", CloseReason.FRAME, "x")
         loop.advance(WINDOW_S)
-    assert len(caplog.messages) == 2 * TOLD_MAX, "nothing was held back, so there is nothing to sum up"
+    assert len(caplog.messages) == 2 * LOGGED_MAX, "nothing was held back, so there is nothing to sum up"
 
 
 def test_hosts_without_end_take_no_memory_without_end(
@@ -74,4 +74,4 @@ def test_hosts_without_end_take_no_memory_without_end(
         refusals.note(f"host-{number}", f"host-{number}:1", CloseReason.FRAME, "x")
     assert len(refusals._tallies) <= KEYS_MAX + len(CloseReason)
     loop.advance(WINDOW_S)
-    assert f"…and {500 - TOLD_MAX} more connections of other hosts" in caplog.messages[-1]
+    assert f"…and {500 - LOGGED_MAX} more connections of other hosts" in caplog.messages[-1]

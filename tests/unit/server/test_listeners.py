@@ -13,7 +13,7 @@ import pytest
 
 from flintmq.effects.real import LoopExecutor
 from flintmq.errors import ConfigurationError
-from flintmq.server import listeners as listening
+from flintmq.server import listeners
 from flintmq.server.connection import Connection
 from flintmq.server.listeners import Server, bind_all
 from flintmq.settings import Listener, load
@@ -87,16 +87,16 @@ def test_an_address_that_comes_again_with_port_0_gets_another_port() -> None:
 def test_a_chosen_port_that_is_taken_for_the_other_address_is_chosen_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real_bind = listening._bind
+    real_bind = listeners._bind
     taken: list[int] = []
 
     def bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | None:
         if listener.host == "::1" and not taken:
             taken.append(port)
-            raise listening._PortTaken("taken")
+            raise listeners._PortTaken("taken")
         return real_bind(listener, port, optional=optional)
 
-    monkeypatch.setattr(listening, "_bind", bind)
+    monkeypatch.setattr(listeners, "_bind", bind)
     bound = bind_all(parse_listeners("A://127.0.0.1:0,A://[::1]:0"))
     for _, sock in bound:
         sock.close()
@@ -241,8 +241,8 @@ def test_without_an_idle_limit_only_stalled_frames_end_a_connection(
             assert not swept(server, connection, 1e6)
             await client.send(framed(b"E") + framed(b"E-unfinished")[:-1])
             assert await client.frame() == b"E"
-            assert not swept(server, connection, listening.FRAME_STALL_S / 2)
-            assert swept(server, connection, listening.FRAME_STALL_S + 1)
+            assert not swept(server, connection, listeners.SweepLimits().frame_stall_s / 2)
+            assert swept(server, connection, listeners.SweepLimits().frame_stall_s + 1)
             client.close()
 
     run_on(loop_factory, scenario())

@@ -212,9 +212,9 @@ class MetricsCollector:
         out.add("flintmq_connections", len(connections))
         out.add("flintmq_requests_in_flight", in_flight)
         # Clients choose these names: their number must not be up to them.
-        told = clients.most_common(_CLIENTS_MAX)
-        rest = len(connections) - sum(count for _, count in told)
-        for (software, version), count in told:
+        shown = clients.most_common(_CLIENTS_MAX)
+        rest = len(connections) - sum(count for _, count in shown)
+        for (software, version), count in shown:
             out.add("flintmq_client_connections", count, software, version)
         if rest:
             out.add("flintmq_client_connections", rest, *_OTHERS)

@@ -183,7 +183,7 @@ class _Fetch:
             return
         self._arrived = self._reread()
         if self._arrived >= self._min_bytes or self._urgent:
-            self._answer()
+            self._respond()
 
     def _reread(self) -> int:
         wanted = [one for partition in self._changed for one in self._parked.get(partition, ())]
@@ -192,9 +192,9 @@ class _Fetch:
 
     def expire(self) -> None:
         self._reread()
-        self._answer()
+        self._respond()
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         self.cancel()
         try:
             response = self._encode()

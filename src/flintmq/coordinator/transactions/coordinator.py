@@ -18,7 +18,7 @@ from flintmq.coordinator.runtime.machine import Decision
 from flintmq.coordinator.runtime.shard import CoordinatorShard, ShardState
 from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDecision
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
-from flintmq.coordinator.transactions.marker_sender import MarkerSender
+from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN, MarkerSender
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.coordinator.transactions.responses import AddedTransaction
 from flintmq.coordinator.transactions.transaction import TransactionState
@@ -57,6 +57,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         clock: Clock,
         timers: Timers,
         executor: Executor,
+        markers_per_turn: int = MARKERS_PER_TURN,
     ) -> None:
         super().__init__(
             TRANSACTIONS_TOPIC,
@@ -72,6 +73,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         )
         self._markers = markers
         self._producer_ids = producer_ids
+        self._markers_per_turn = markers_per_turn
         # Calls that wait for a decided transaction to be complete, by transactional id.
         self._awaiting_completion: dict[str, list[Callable[[], None]]] = {}
         # Decided transactions whose markers are not all written yet.
@@ -210,7 +212,12 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
                 self._complete(shard, work)
 
         sender = MarkerSender(
-            work, self._markers, self._timers, goes_on=lambda: shard.state is ShardState.ACTIVE, ended=ended
+            work,
+            self._markers,
+            self._timers,
+            goes_on=lambda: shard.state is ShardState.ACTIVE,
+            ended=ended,
+            markers_per_turn=self._markers_per_turn,
         )
         self._marker_senders[sender] = None
         sender.begin()

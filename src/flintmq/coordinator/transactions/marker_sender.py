@@ -36,6 +36,7 @@ class MarkerSender:
         *,
         goes_on: Callable[[], bool],
         ended: Callable[[MarkerSender, bool], object],
+        markers_per_turn: int = MARKERS_PER_TURN,
     ) -> None:
         """`goes_on` is false once the decision is no longer this broker's to carry out."""
         self.work = work
@@ -45,6 +46,7 @@ class MarkerSender:
         self._timers = timers
         self._goes_on = goes_on
         self._ended = ended
+        self._markers_per_turn = markers_per_turn
         self._is_over = False
         # Those that did not take it, for the next try.
         self._failed: list[TopicPartition] = []
@@ -55,22 +57,22 @@ class MarkerSender:
         else:
             self._end(True)
 
-    def _send(self, places: Sequence[TopicPartition]) -> None:
+    def _send(self, partitions: Sequence[TopicPartition]) -> None:
         if not self._may_go_on():
             return
-        for place in places[:MARKERS_PER_TURN]:
+        for partition in partitions[: self._markers_per_turn]:
             self._markers.write(
-                *place,
+                *partition,
                 self._marker,
                 bumps_epoch=self.work.transaction_version >= EPOCH_BUMP_VERSION,
-                done=partial(self._written, place),
+                done=partial(self._written, partition),
             )
-        if len(places) > MARKERS_PER_TURN:
-            self._timers.call_soon(self._send, places[MARKERS_PER_TURN:])
+        if len(partitions) > self._markers_per_turn:
+            self._timers.call_soon(self._send, partitions[self._markers_per_turn :])
 
-    def _written(self, place: TopicPartition, code: ErrorCode) -> None:
-        if code in _NEEDS_NONE or self._is_past(place, code):
-            self.unwritten.discard(place)
+    def _written(self, partition: TopicPartition, code: ErrorCode) -> None:
+        if code in _NEEDS_NONE or self._is_past(partition, code):
+            self.unwritten.discard(partition)
             if not self.unwritten:
                 self._end(True)
         elif self._may_go_on():
@@ -78,23 +80,23 @@ class MarkerSender:
             if not self._failed:
                 logger.warning(
                     "%s-%d, perhaps with others, takes no marker of %s: %s",
-                    *place,
+                    *partition,
                     self.work.transactional_id,
                     code.name,
                 )
                 self._timers.call_later(_RETRY_S, self._try_again)
-            self._failed.append(place)
+            self._failed.append(partition)
 
-    def _is_past(self, place: TopicPartition, code: ErrorCode) -> bool:
+    def _is_past(self, partition: TopicPartition, code: ErrorCode) -> bool:
         """An operator's marker may name a later coordinator. That is the end only where it ended something: who
         takes it for one leaves what is open there open for ever."""
         return code is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not self._markers.is_awaited(
-            *place, self.work.producer_id
+            *partition, self.work.producer_id
         )
 
     def _try_again(self) -> None:
-        places, self._failed = self._failed, []
-        self._send(places)
+        partitions, self._failed = self._failed, []
+        self._send(partitions)
 
     def _may_go_on(self) -> bool:
         if not self._goes_on():

@@ -27,10 +27,16 @@ from flintmq.storage.corrupt_ranges import merge_ranges
 
 logger = logging.getLogger(__name__)
 
-TASKS_KEPT = 100
-TASKS_AT_ONCE = 20
-PARTITIONS_KEPT = 100_000
-"""In the tasks that are kept; whatever is under way is kept in any case."""
+
+@dataclass(frozen=True, slots=True)
+class TaskLimits:
+    """Bounds on tasks that are started on demand."""
+
+    running_max: int = 20
+    kept_max: int = 100
+    """Tasks that can be described; one that is running is kept in any case."""
+    partitions_kept_max: int = 100_000
+    """Partitions of the tasks that are kept."""
 
 
 class TaskAction(Enum):
@@ -86,7 +92,9 @@ class MaintenanceScheduler:
         clock: Clock,
         executor: Executor,
         config: Callable[[], BrokerConfig],
+        limits: TaskLimits | None = None,
     ) -> None:
+        self._limits = limits or TaskLimits()
         self._partitions = partitions
         self._log_dir = partitions.log_dir
         self._clock = clock
@@ -109,7 +117,7 @@ class MaintenanceScheduler:
     def tick(self) -> None:
         """Begin what is due. Called once a second, and whenever the clock was moved."""
         now_ms, config = self._clock.now_ms(), self._config()
-        # A clock that was set back must not stop the upkeep until it has caught up.
+        # A clock that was set back must not stop maintenance until it has caught up.
         if not 0 <= now_ms - self._retained_ms < config.log_retention_check_interval_ms:
             self._retained_ms = now_ms
             self._begin("retention", self._retain_all)
@@ -166,9 +174,10 @@ class MaintenanceScheduler:
     # ---- on demand
 
     def start(self, action: TaskAction, topic: str, partitions: Sequence[Partition]) -> MaintenanceTask:
-        if sum(not task.is_over for task in self._tasks.values()) >= TASKS_AT_ONCE:
+        running_max = self._limits.running_max
+        if sum(not task.is_over for task in self._tasks.values()) >= running_max:
             raise RequestError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TASKS_AT_ONCE} tasks are under way; try again later."
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{running_max} tasks are under way; try again later."
             )
         self._last_id += 1
         task = MaintenanceTask(self._last_id, topic, action, [PartitionTask(one.index) for one in partitions])
@@ -183,7 +192,7 @@ class MaintenanceScheduler:
     def _forget_old(self) -> None:
         kept = sum(len(task.partitions) for task in self._tasks.values())
         for old in list(self._tasks.values()):
-            if len(self._tasks) <= TASKS_KEPT and kept <= PARTITIONS_KEPT:
+            if len(self._tasks) <= self._limits.kept_max and kept <= self._limits.partitions_kept_max:
                 return
             if old.is_over:
                 del self._tasks[old.id]

@@ -88,7 +88,7 @@ def _add_segments(
 ) -> None:
     segments = log.segments
     # One may span several segments.
-    told: set[AbortedTransaction] = set()
+    added: set[AbortedTransaction] = set()
     for at in range(segment_index(segments, start_offset), len(segments) - 1):
         segment, end_offset = segments[at], segments[at + 1].base_offset
         if segment.base_offset >= bound or end_offset > log.high_watermark:
@@ -113,8 +113,8 @@ def _add_segments(
             )
         )
         for one in aborted:
-            if one not in told:
-                told.add(one)
+            if one not in added:
+                added.add(one)
                 described.aborted.append(
                     Aborted(
                         producer_id=one.producer_id,

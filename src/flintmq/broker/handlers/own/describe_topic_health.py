@@ -30,8 +30,8 @@ def handle(
     if topic is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {message.name}.")
     led = (services.partitions.get(topic.name, index) for index in range(len(topic.partitions)))
-    told = (_health(partition, services) for partition in led if partition is not None)
-    return DescribeTopicHealthResponse(partitions=[one for one in told if one is not None])
+    described = (_health(partition, services) for partition in led if partition is not None)
+    return DescribeTopicHealthResponse(partitions=[one for one in described if one is not None])
 
 
 def _health(partition: Partition, services: Services) -> Health | None:

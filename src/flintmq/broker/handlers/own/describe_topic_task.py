@@ -20,7 +20,7 @@ from flintmq.protocol.messages import DescribeTopicTaskRequest, DescribeTopicTas
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-Told = DescribeTopicTaskResponse.TaskPartition
+DescribedPartition = DescribeTopicTaskResponse.TaskPartition
 Range = DescribeTopicTaskResponse.OffsetRange
 
 WAIT_MS_MAX = 1000
@@ -40,39 +40,43 @@ def handle(
         )
     wait_ms = 0 if task.is_over else min(message.max_wait_ms, WAIT_MS_MAX)
     if wait_ms <= 0 and len(task.partitions) <= _PARTITIONS_PER_TURN:
-        return _answer(task, task.is_over, [_told(part) for part in task.partitions])
-    return _answer_later(task, wait_ms, services)
+        return _response(task, task.is_over, [_described(part) for part in task.partitions])
+    return _wait_and_respond(task, wait_ms, services)
 
 
-async def _answer_later(task: MaintenanceTask, wait_ms: int, services: Services) -> DescribeTopicTaskResponse:
+async def _wait_and_respond(
+    task: MaintenanceTask, wait_ms: int, services: Services
+) -> DescribeTopicTaskResponse:
     if wait_ms > 0:
         try:
             await asyncio.wait_for(task.over.wait(), wait_ms / 1000)
         except TimeoutError:
             pass
     if len(task.partitions) <= _PARTITIONS_PER_TURN:
-        return _answer(task, task.is_over, [_told(part) for part in task.partitions])
+        return _response(task, task.is_over, [_described(part) for part in task.partitions])
     async with services.describing:
         # What is said of the whole is not newer than what is said of its parts.
         is_over = task.is_over
-        told: list[Told] = []
+        described: list[DescribedPartition] = []
         for first in range(0, len(task.partitions), _PARTITIONS_PER_TURN):
-            told += [_told(part) for part in task.partitions[first : first + _PARTITIONS_PER_TURN]]
+            described += [_described(part) for part in task.partitions[first : first + _PARTITIONS_PER_TURN]]
             await asyncio.sleep(0)
-        return _answer(task, is_over, told)
+        return _response(task, is_over, described)
 
 
-def _answer(task: MaintenanceTask, is_over: bool, told: list[Told]) -> DescribeTopicTaskResponse:
+def _response(
+    task: MaintenanceTask, is_over: bool, described: list[DescribedPartition]
+) -> DescribeTopicTaskResponse:
     return DescribeTopicTaskResponse(
         name=task.topic,
         action=MaintenanceAction[task.action.name],
         is_over=is_over,
-        partitions=told,
+        partitions=described,
     )
 
 
-def _told(part: PartitionTask) -> Told:
-    return Told(
+def _described(part: PartitionTask) -> DescribedPartition:
+    return DescribedPartition(
         partition_index=part.index,
         state=MaintenanceState[part.state.name],
         phase=part.phase,

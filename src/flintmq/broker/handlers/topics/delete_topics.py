@@ -46,7 +46,7 @@ def _find(wanted: list[State], services: Services) -> tuple[list[Result], list[T
     refused: list[Result] = []
     found: dict[bytes, TopicImage] = {}
     counts = Counter((one.name, one.topic_id) for one in wanted)
-    told: set[bytes] = set()
+    repeated: set[bytes] = set()
     for (name, topic_id), count in counts.items():
         one = State(name=name, topic_id=topic_id)
         by_id = name is None
@@ -62,9 +62,9 @@ def _find(wanted: list[State], services: Services) -> tuple[list[Result], list[T
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             problem = _refusal(one, code, "The topic does not exist.")
-        elif topic.id in found or topic.id in told:
+        elif topic.id in found or topic.id in repeated:
             found.pop(topic.id, None)
-            told.add(topic.id)
+            repeated.add(topic.id)
             one = State(name=topic.name, topic_id=topic.id)
             problem = _refusal(
                 one, ErrorCode.INVALID_REQUEST, "The topic is given by its name and by its id."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from flintmq.broker.apis import ADVERTISED, APIS
 from flintmq.broker.handlers.own.describe_topic_task import DAMAGED_MAX, WAIT_MS_MAX
 from flintmq.errors import ErrorCode
-from flintmq.partitions.maintenance import scheduler
+from flintmq.partitions.maintenance.scheduler import TaskAction, TaskLimits
 from flintmq.protocol.header import FIRST_OWN_KEY
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import (
@@ -186,9 +188,9 @@ def test_an_unknown_task_is_refused(broker: SingleBroker) -> None:
 
 
 def test_tasks_at_once_are_bounded_and_a_finished_one_makes_room(
-    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: Callable[..., SingleBroker],
 ) -> None:
-    monkeypatch.setattr(scheduler, "TASKS_AT_ONCE", 2)
+    broker = start_broker(task_limits=TaskLimits(running_max=2))
     broker.create("t")
     requests = [MaintainTopicRequest(name="t", action=VERIFY) for _ in range(3)]
     answers = broker.ask_together(requests, MaintainTopicResponse, 0)
@@ -198,11 +200,11 @@ def test_tasks_at_once_are_bounded_and_a_finished_one_makes_room(
     assert start(broker, "t", VERIFY).error_code == 0
 
 
-@pytest.mark.parametrize("bound", ["TASKS_KEPT", "PARTITIONS_KEPT"])
+@pytest.mark.parametrize("limits", [TaskLimits(kept_max=2), TaskLimits(partitions_kept_max=4)])
 def test_finished_tasks_are_forgotten_when_there_are_too_many(
-    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, bound: str
+    start_broker: Callable[..., SingleBroker], limits: TaskLimits
 ) -> None:
-    monkeypatch.setattr(scheduler, bound, 2 if bound == "TASKS_KEPT" else 4)
+    broker = start_broker(task_limits=limits)
     broker.create("t", 2)
     tasks = []
     for _ in range(3):
@@ -220,7 +222,7 @@ def test_a_patient_question_is_answered_when_the_task_is_over_or_its_time_is_up(
     async def scenario() -> tuple[DescribeTopicTaskResponse, float, DescribeTopicTaskResponse]:
         turn = broker.services.maintenance._verifying
         await turn.acquire()
-        task = broker.services.maintenance.start(scheduler.TaskAction.VERIFY, "t", [broker.partition("t")])
+        task = broker.services.maintenance.start(TaskAction.VERIFY, "t", [broker.partition("t")])
         question = DescribeTopicTaskRequest(task_id=task.id, max_wait_ms=2**31 - 1)
         began = clock.monotonic()
         early = await broker.exchange(question, DescribeTopicTaskResponse, 0)

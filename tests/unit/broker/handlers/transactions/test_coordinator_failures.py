@@ -39,6 +39,10 @@ CPU_S_MAX = 5.0
 
 @pytest.fixture
 def client(broker: SingleBroker) -> TransactionalClient:
+    return client_of(broker)
+
+
+def client_of(broker: SingleBroker) -> TransactionalClient:
     broker.create("t", COUNT)
     find_coordinator(broker)
     client = TransactionalClient(broker)
@@ -100,9 +104,9 @@ def touch_all(client: TransactionalClient) -> None:
 
 
 def test_the_markers_of_many_partitions_leave_others_their_turn(
-    client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marker_sender, "MARKERS_PER_TURN", 4)
+    client = client_of(start_broker(markers_per_turn=4))
     touch_all(client)
     turns = count_markers(client.broker, monkeypatch)
     assert client.end(committed=True) is NONE
