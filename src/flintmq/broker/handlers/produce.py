@@ -11,7 +11,7 @@ copied and handled in a task, with a barrier, so that order is kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_ZSTD = 7
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
 
 def handle(request: Request, services: Services) -> Awaitable[None] | None:
@@ -45,17 +46,12 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
         verification = TransactionVerification(message, request.version, services)
         is_plain = verification.is_complete
     if is_plain:
-        _Produce(request, message, verification).run(message.topics, services)
+        _Produce(request, message, verification).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _prepare_and_run(_Produce(request, message, verification), message, services)
-
-
-async def _prepare_and_run(produce: _Produce, message: ProduceRequest, services: Services) -> None:
-    """Await what a plain request does not need, then run as a plain one does."""
-    produce.run(await produce.prepare(message, services), services)
+    return _Produce(request, message, verification).prepare_and_run(message, services)
 
 
 def _is_plain(message: ProduceRequest, services: Services) -> bool:
@@ -81,9 +77,8 @@ class _PreparedBatch(NamedTuple):
     header: BatchHeader
 
 
-_Batch: TypeAlias = memoryview | _PreparedBatch | Exception | None
-"""As it was received, prepared, refused, or missing."""
-_Topics: TypeAlias = Sequence[tuple[str | bytes, Sequence[tuple[int, _Batch]]]]
+_Batch: TypeAlias = memoryview | _PreparedBatch | None
+"""As it was received, prepared, or missing."""
 
 
 class _Produce:
@@ -107,50 +102,45 @@ class _Produce:
         self._finished = False
         self._timer: Timer | None = None
 
-    def run(self, topics: _Topics, services: Services) -> None:
-        """Append every batch, then respond. Batches as they were received are checked; prepared ones have been."""
-        refusal = self._refusal()
+    def run(self, message: ProduceRequest, services: Services) -> None:
+        """Append every batch, then respond."""
         now_ms = services.clock.now_ms()
-        for topic, batches in topics:
+        for topic, batches in message.topics:
             results: list[ProducedPartition] = []
             self._results.append((topic, results))
-            for index, batch in batches:
-                try:
-                    if refusal is not None:
-                        raise refusal
-                    partition = self._partition(services, topic, index)
-                    if isinstance(batch, memoryview):
-                        self._append(results, partition, batch, self._check(partition, batch, now_ms), now_ms)
-                    else:
-                        self._append(results, partition, *_prepared(batch), now_ms)
-                except (FlintError, OSError) as error:
-                    results.append(self._failure(topic, index, error))
+            for index, records in batches:
+                self._append(services, results, topic, index, records, now_ms)
         self._finish(services)
 
-    async def prepare(self, message: ProduceRequest, services: Services) -> _Topics:
-        """Create missing topics, add partitions to the transaction, and validate batches where topics ask for it."""
-        if self._refusal() is not None:
-            return message.topics
+    async def prepare_and_run(self, message: ProduceRequest, services: Services) -> None:
+        """Do the same where something must be awaited first.
+
+        Batches are prepared one at a time: a request must not hold several that were decompressed.
+        """
         if message.transactional_id is not None:
             await self._verify_transaction(message, services)
-        return [
-            (topic, [(index, await self._prepare(services, topic, index, batch)) for index, batch in batches])
-            for topic, batches in message.topics
-        ]
+        for topic, batches in message.topics:
+            results: list[ProducedPartition] = []
+            self._results.append((topic, results))
+            for index, records in batches:
+                try:
+                    batch = await self._prepare(services, topic, index, records)
+                except (FlintError, OSError) as error:
+                    results.append(self._failure(topic, index, error))
+                else:
+                    self._append(services, results, topic, index, batch, services.clock.now_ms())
+        self._finish(services)
 
     async def _prepare(
         self, services: Services, topic: str | bytes, index: int, records: memoryview | None
     ) -> _Batch:
-        if records is None:
-            return None
-        try:
-            await _create_if_missing(services, topic)
-            partition = self._partition(services, topic, index)
-            header = self._check(partition, records, services.clock.now_ms())
-            if partition.must_validate(header):
-                return await _validate(services, partition, records, header)
-        except (FlintError, OSError) as error:
-            return error
+        if records is None or self._acks not in _ACKS:
+            return records
+        await _create_if_missing(services, topic)
+        partition = self._partition(services, topic, index)
+        header = self._check(partition, records, services.clock.now_ms())
+        if partition.must_validate(header):
+            return await _validate(services, partition, records, header)
         return _PreparedBatch(records, header)
 
     def _check(self, partition: Partition, records: memoryview, now_ms: int) -> BatchHeader:
@@ -167,13 +157,9 @@ class _Produce:
             self._verification = TransactionVerification(message, self._request.version, services)
         await self._verification.complete()
 
-    def _refusal(self) -> RequestError | None:
-        """Return what is wrong with the request as a whole, which is the error of each partition."""
-        if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            return RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
-        return None
-
     def _partition(self, services: Services, topic: str | bytes, index: int) -> Partition:
+        if self._acks not in _ACKS:
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
         partition = led_partition(services.partitions, topic, index)
         if partition.is_internal:
             raise RequestError(
@@ -189,15 +175,28 @@ class _Produce:
 
     def _append(
         self,
+        services: Services,
         results: list[ProducedPartition],
-        partition: Partition,
-        records: memoryview,
-        header: BatchHeader,
+        topic: str | bytes,
+        index: int,
+        batch: _Batch,
         now_ms: int,
     ) -> None:
-        if header.attributes & TRANSACTIONAL:
-            self._check_transaction(partition, header)
-        base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
+        """Append one batch, or note why not. A batch as it was received is checked; a prepared one has been."""
+        try:
+            partition = self._partition(services, topic, index)
+            if isinstance(batch, memoryview):
+                records, header = batch, self._check(partition, batch, now_ms)
+            elif batch is not None:
+                records, header = batch
+            else:
+                raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
+            if header.attributes & TRANSACTIONAL:
+                self._check_transaction(partition, header)
+            base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
+        except (FlintError, OSError) as error:
+            results.append(self._failure(topic, index, error))
+            return
         log = partition.log
         results.append(ProducedPartition(partition.index, 0, base_offset, append_time_ms, log.start_offset))
         if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
@@ -264,14 +263,6 @@ class _Produce:
         encode_response(out, self._request.version, self._results, 0)
         finish_response(out, len(out))
         return [out]
-
-
-def _prepared(batch: _PreparedBatch | Exception | None) -> _PreparedBatch:
-    if batch is None:
-        raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
-    if isinstance(batch, Exception):
-        raise batch
-    return batch
 
 
 async def _validate(
