@@ -20,7 +20,7 @@ import numpy as np
 from flintmq.arrow.codec import record_ends, table
 from flintmq.arrow.codec.decode import COLUMNS, decode
 from flintmq.arrow.codec.record_spans import Spans
-from flintmq.arrow.codec.varints import Places, VarintPayload
+from flintmq.arrow.codec.varints import Positions, VarintPayload
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import Header, build_batch, records_of
@@ -103,13 +103,13 @@ def _read_plainly(data: bytes) -> object:
     return columns
 
 
-def _numba_walk() -> Callable[[VarintPayload, Places, Places, Places], Spans]:
+def _numba_walk() -> Callable[[VarintPayload, Positions, Positions, Positions], Spans]:
     """The same walk without its checks, which flatters it."""
     started = time.process_time()
     compiled = importlib.import_module("numba").njit(nogil=True)(_walk_one_by_one)
     imported = time.process_time()
 
-    def walk(payload: VarintPayload, starts: Places, ends: Places, counts: Places) -> Spans:
+    def walk(payload: VarintPayload, starts: Positions, ends: Positions, counts: Positions) -> Spans:
         begins, behind = np.empty((2, int(counts.sum())), np.int64)
         compiled(payload.bytes, starts, counts, begins, behind)
         return Spans(begins, behind)

@@ -145,10 +145,9 @@ def _synced(stage: Stage) -> str:
 
 def _small_table(stage: Stage) -> str:
     from flintmq.arrow.codec.decode import COLUMNS, schema_of
-    from flintmq.lake.syncing.piece_writer import Layout, footer_of, parquet_writer
-    from flintmq.lake.tables.data_file import DataFile, FileName
+    from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
+    from flintmq.lake.tables.data_file import DataFile, FileName, data_path
     from flintmq.lake.tables.factory import open_with_store
-    from flintmq.lake.tables.file_names import data_path
     from flintmq.lake.tables.table import TableChange, TopicProgress
 
     topic_id = bytes(range(16)).hex()
@@ -156,7 +155,7 @@ def _small_table(stage: Stage) -> str:
     def make(folder: str) -> None:
         opened = open_with_store(os.path.dirname(folder), os.path.basename(folder), "parquet")
         state = opened.table.create(schema_of(COLUMNS))
-        layout = Layout(store=opened.store, schema=state.schema)
+        layout = FileLayout(store=opened.store, schema=state.schema)
         files = []
         for number in range(SMALL_FILES):
             start = number * SMALL_ROWS

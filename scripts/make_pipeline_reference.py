@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from flintmq.pipeline.spec.declaration import Declared, Kind, Lasting, Part, fields_of
+from flintmq.pipeline.spec.declaration import DeclaredField, FieldKind, Lasting, Part, fields_of
 from flintmq.pipeline.spec.json_schema import docstring, parts, render_schema, sentence
 from flintmq.pipeline.spec.problems import Rule
 
@@ -68,18 +68,18 @@ Before Spark starts, all at once. Each problem has one of these rules, which `va
 """
 
 _KINDS = {
-    Kind.TEXT: "text",
-    Kind.FLAG: "true or false",
-    Kind.COUNT: "number",
-    Kind.DURATION: "time",
-    Kind.COLUMNS: "columns",
-    Kind.SQL: "SQL",
-    Kind.PYTHON: "`file.py:name`",
-    Kind.PATH: "path",
-    Kind.NAME: "name",
-    Kind.NAMES: "names",
-    Kind.TEXTS: "texts",
-    Kind.OPTIONS: "names and values",
+    FieldKind.TEXT: "text",
+    FieldKind.FLAG: "true or false",
+    FieldKind.COUNT: "number",
+    FieldKind.DURATION: "time",
+    FieldKind.COLUMNS: "columns",
+    FieldKind.SQL: "SQL",
+    FieldKind.PYTHON: "`file.py:name`",
+    FieldKind.PATH: "path",
+    FieldKind.NAME: "name",
+    FieldKind.NAMES: "names",
+    FieldKind.TEXTS: "texts",
+    FieldKind.OPTIONS: "names and values",
 }
 
 
@@ -108,12 +108,12 @@ def _section(part: type[Part]) -> str:
     return f"## {_title(part)}\n\n{docstring(part)}{short}\n\n{table}"
 
 
-def _kind_text(field: Declared) -> str:
-    if field.kind is Kind.CHOICE:
+def _kind_text(field: DeclaredField) -> str:
+    if field.kind is FieldKind.CHOICE:
         return ", ".join(f"`{choice}`" for choice in field.choices)
-    if field.kind in (Kind.PART, Kind.PARTS):
+    if field.kind in (FieldKind.PART, FieldKind.PARTS):
         links = ", ".join(f"[{_title(part)}](#{_anchor(part)})" for part in field.of)
-        return f"by name: {links}" if field.kind is Kind.PARTS else links
+        return f"by name: {links}" if field.kind is FieldKind.PARTS else links
     return _KINDS[field.kind]
 
 

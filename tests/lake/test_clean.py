@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flintmq.lake.clean import Why, clean
+from flintmq.lake.clean import OrphanReason, clean
 from flintmq.lake.compact.compact import commit_merges, compact
 from flintmq.lake.compact.merge import MergeTask, merge_files
-from flintmq.lake.compact.planning import Merge, plan_merges
-from flintmq.lake.syncing.piece_writer import Layout
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import data_path
+from flintmq.lake.compact.planning import PlannedMerge, plan_merges
+from flintmq.lake.syncing.range_writer import FileLayout
+from flintmq.lake.tables.data_file import DataFile, FileName, data_path
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
 from support.lake.lake_files import SCHEMA, TOPIC, rows_of, write_file
 from support.lake.lake_locations import Place, progress
@@ -28,11 +27,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(tmp_path, Format(request.param))
 
 
-def merged(place: Place, *, files_min: int = 2) -> list[tuple[Merge, DataFile]]:
+def merged(place: Place, *, files_min: int = 2) -> list[tuple[PlannedMerge, DataFile]]:
     """Merged files that are not committed."""
     state = place.state()
     merges = plan_merges(place.files(), target_bytes=1 << 30, files_min=files_min, settings="")
-    layout = Layout(store=place.store, schema=state.schema)
+    layout = FileLayout(store=place.store, schema=state.schema)
     return [(one, merge_files(MergeTask(merge=one, layout=layout))) for one in merges]
 
 
@@ -54,7 +53,7 @@ def test_a_file_that_a_sync_under_way_may_commit_stays_until_it_cannot(place: Pl
     with pytest.raises(Conflict):
         place.table.commit(TableChange(base=state, added=[waiting], progress=progress(state, 0, 20)))
     (orphan,) = clean(place.table, place.store, keep_ms=0)
-    assert (orphan.path, orphan.why, orphan.size) == (waiting.path, Why.LATE, waiting.size)
+    assert (orphan.path, orphan.why, orphan.size) == (waiting.path, OrphanReason.LATE, waiting.size)
     assert waiting.path not in place.paths_in_store()
     assert place.rows().column("offset").to_pylist() == list(range(30))
 
@@ -73,7 +72,7 @@ def test_files_of_another_topic_go_and_those_of_others_stay(place: Place) -> Non
     assert place.store.put_new(data_path(name), b"of a topic that was deleted")
     assert place.store.put_new("data/somebody.parquet", b"else's")
     assert [(one.path, one.why) for one in clean(place.table, place.store)] == [
-        (data_path(name), Why.OTHER_TOPIC)
+        (data_path(name), OrphanReason.OTHER_TOPIC)
     ]
     assert place.store.get("data/somebody.parquet") == b"else's"
 
@@ -88,7 +87,7 @@ def test_a_merged_file_stays_while_its_inputs_are_there(place: Place) -> None:
     assert commit_merges(place.table, larger)
     assert commit_merges(place.table, first) == []
     orphans = {one.path: one.why for one in clean(place.table, place.store, keep_ms=0)}
-    assert orphans[first[0][1].path] is Why.UNMERGED
+    assert orphans[first[0][1].path] is OrphanReason.UNMERGED
     assert place.rows().num_rows == 30
 
 
@@ -129,7 +128,7 @@ def test_lists_of_commits_that_were_not_made_go_after_a_day(tmp_path: Path) -> N
     for name in (Path(place.table.location) / "metadata").iterdir():
         os.utime(name, (0, 0))
     assert [(one.path, one.why) for one in clean(place.table, place.store)] == [
-        ("metadata/killed-m0.avro", Why.UNLISTED)
+        ("metadata/killed-m0.avro", OrphanReason.UNLISTED)
     ]
     assert place.rows().num_rows == 20
 
@@ -140,7 +139,7 @@ def test_drafts_of_the_dead_are_deleted(tmp_path: Path) -> None:
     drafts = Path(place.table.location) / "_flintmq" / "drafts"
     (drafts / "dead").write_bytes(b"half")
     with place.store.draft():
-        assert [one.why for one in clean(place.table, place.store)] == [Why.DRAFT]
+        assert [one.why for one in clean(place.table, place.store)] == [OrphanReason.DRAFT]
         assert len(list(drafts.iterdir())) == 1
 
 

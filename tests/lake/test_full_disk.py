@@ -16,7 +16,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.lake.store.store import StoreError
 from flintmq.lake.syncing.sync import SyncUnavailable
-from flintmq.lake.syncing.synced_table import Prepared
+from flintmq.lake.syncing.synced_table import PreparedTable
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
@@ -102,9 +102,9 @@ def test_a_commit_that_does_not_fit_is_an_error_and_the_table_stays_as_it_was(
     small_lake.sync(topic, format=format)
     before = small_lake.state(topic, format).progress
     topics.write(topic, numbered(10, 10))
-    commit = Prepared.commit
+    commit = PreparedTable.commit
 
-    def when_full(self: Prepared, *args: Any) -> None:
+    def when_full(self: PreparedTable, *args: Any) -> None:
         ballast = fill(disk)
         try:
             commit(self, *args)
@@ -112,7 +112,7 @@ def test_a_commit_that_does_not_fit_is_an_error_and_the_table_stays_as_it_was(
             ballast.unlink()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Prepared, "commit", when_full)
+        patched.setattr(PreparedTable, "commit", when_full)
         with pytest.raises(StoreError, match=r"(?i)no space left.*then start again"):
             small_lake.sync(topic, format=format)
     assert small_lake.state(topic, format).progress == before

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flintmq.lake.compact.compact import compact
-from flintmq.lake.latest.latest import SUFFIX, Refreshed, latest
+from flintmq.lake.latest.latest import SUFFIX, LatestReport, latest
 from flintmq.lake.latest.merge import BUCKET
 from flintmq.lake.tables.table import Format, TableChange, TableError, TableState, TopicProgress
 from support.lake.lake_files import DAY, TOPIC, TOPIC_ID
@@ -41,7 +41,7 @@ def test_the_last_row_of_each_key_stays(spark: SparkSession, tmp_path: Path, for
     second = pair.refresh()
     assert (second.offsets, second.files_read, second.files_written) == (2, 1, 1)
     pair.check()
-    assert pair.refresh() == Refreshed(offsets=0, files_read=0, files_written=0, rows=second.rows)
+    assert pair.refresh() == LatestReport(offsets=0, files_read=0, files_written=0, rows=second.rows)
 
 
 def test_a_key_that_is_deleted_last_leaves_an_empty_table(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flintmq.lake.clean import Why, clean
+from flintmq.lake.clean import OrphanReason, clean
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.table import Conflict, Format, TableChange
@@ -76,6 +76,6 @@ def test_what_can_never_count_goes_from_the_bucket(where: dict[str, Any]) -> Non
         place.table.commit(TableChange(base=state, added=[late], progress=progress(state, 0, 20)))
     for dry_run in (True, False):
         (orphan,) = clean(place.table, place.store, keep_ms=0, dry_run=dry_run)
-        assert (orphan.path, orphan.why, orphan.size) == (late.path, Why.LATE, late.size)
+        assert (orphan.path, orphan.why, orphan.size) == (late.path, OrphanReason.LATE, late.size)
     assert place.paths_in_store() == {one.path for one in place.files()}
     assert place.rows().column("offset").to_pylist() == list(range(30))

@@ -16,7 +16,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.errors import ConfigurationError
 from flintmq.lake.replay import replay as replaying
-from flintmq.lake.replay.replay import Replay, Selection, replay
+from flintmq.lake.replay.replay import ReplayReport, ReplaySelection, replay
 from flintmq.lake.syncing.options import make_options
 from flintmq.lake.tables.table import TableChange, TableError
 from flintmq.records.compression import Codec
@@ -28,7 +28,7 @@ from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 
 
-def replayed(lake: Lake, topic: str, to_topic: str, format: str = "parquet", **more: Any) -> Replay:
+def replayed(lake: Lake, topic: str, to_topic: str, format: str = "parquet", **more: Any) -> ReplayReport:
     options = make_options(
         [topic],
         to=lake.root,
@@ -119,14 +119,19 @@ def synced(lake: Lake, topics: Topics, topic: str) -> Lake:
 @pytest.mark.parametrize(
     ("selection", "numbers"),
     [
-        (Selection(start_offset=5, end_offset=25), range(5, 25)),
-        (Selection(since_ms=TIME_MS + 7_000), range(7, 30)),
-        (Selection(until_ms=TIME_MS + 12_000, start_offset=3), range(3, 12)),
-        (Selection(start_offset=30), range(0)),
+        (ReplaySelection(start_offset=5, end_offset=25), range(5, 25)),
+        (ReplaySelection(since_ms=TIME_MS + 7_000), range(7, 30)),
+        (ReplaySelection(until_ms=TIME_MS + 12_000, start_offset=3), range(3, 12)),
+        (ReplaySelection(start_offset=30), range(0)),
     ],
 )
 def test_a_range_of_offsets_or_times(
-    synced: Lake, broker: BrokerProcess, topics: Topics, topic: str, selection: Selection, numbers: range
+    synced: Lake,
+    broker: BrokerProcess,
+    topics: Topics,
+    topic: str,
+    selection: ReplaySelection,
+    numbers: range,
 ) -> None:
     again = topics.create(f"{topic}-again")
     assert replayed(synced, topic, again, selection=selection).rows == len(numbers)
@@ -216,6 +221,6 @@ def test_a_table_that_is_wrong_is_not_replayed(synced: Lake, topics: Topics, top
 
 def test_a_name_of_another_replay_is_refused(synced: Lake, topics: Topics, topic: str) -> None:
     again = topics.create(f"{topic}-again")
-    replayed(synced, topic, again, name=topic, selection=Selection(end_offset=5))
+    replayed(synced, topic, again, name=topic, selection=ReplaySelection(end_offset=5))
     with pytest.raises(TableError, match="another replay"):
         replayed(synced, topic, again, name=topic)

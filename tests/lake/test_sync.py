@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.client.admin.groups import committed_offsets
-from flintmq.lake.syncing.planner import Gap, SyncError
+from flintmq.lake.syncing.planner import SyncError, SyncGap
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.lake.s3_server import S3Server
@@ -101,7 +101,7 @@ def test_a_topic_that_fails_does_not_keep_the_others(lake: Lake, topics: Topics,
     for name in names:
         topics.write(name, numbered(5, 5))
     topics.delete_before(names[1], 7)
-    with pytest.raises(Gap, match="offsets 5 to 6 are deleted"):
+    with pytest.raises(SyncGap, match="offsets 5 to 6 are deleted"):
         lake.sync(*names)
     assert [len(lake.rows(name)) for name in names] == [10, 5, 10]
 
@@ -145,7 +145,7 @@ def test_what_retention_took_is_an_error_or_a_gap_with_a_warning(
     lake.sync(topic)
     topics.write(topic, numbered(5, 10))
     topics.delete_before(topic, 8)
-    with pytest.raises(Gap, match=r"offsets 5 to 7 are deleted.*--allow-gaps"):
+    with pytest.raises(SyncGap, match=r"offsets 5 to 7 are deleted.*--allow-gaps"):
         lake.sync(topic)
     assert lake.sync(topic, allow_gaps=True).rows == 7
     assert "offsets 5 to 7 are deleted" in caplog.text
@@ -175,7 +175,7 @@ def test_a_partition_emptied_by_retention_is_no_reason_to_stop(
 def test_a_commit_takes_so_many_pieces_and_the_next_the_rest(
     lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flintmq.lake.syncing.planner.PIECES_MAX", 3)
+    monkeypatch.setattr("flintmq.lake.syncing.planner.RANGES_MAX", 3)
     topics.create(topic, partitions=2, configs={"segment.bytes": "1000"})
     for first in range(0, 200, 20):
         topics.write(topic, numbered(first, 20))

@@ -20,9 +20,9 @@ import fastavro
 
 from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.cli.main import main
-from flintmq.lake.syncing.metrics import Commit
-from flintmq.lake.syncing.piece_runner import PieceRunner
-from flintmq.lake.syncing.planner import Gap
+from flintmq.lake.syncing.metrics import TableCommit
+from flintmq.lake.syncing.planner import SyncGap
+from flintmq.lake.syncing.range_runner import RangeRunner
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
 from support.cli.terminal import Terminal
@@ -78,7 +78,7 @@ def test_schemas_that_a_registry_gets_meanwhile_bring_their_columns(
         value = {"id": number, "city": "Oslo", "street": "x"}
         topics.write(topic, [framed(number + 1, kinds[number], value)])
 
-    def heard(commit: Commit) -> None:
+    def heard(commit: TableCommit) -> None:
         names.append([one for one in lake.state(topic, format).schema.names if one not in ORIGIN])
         if len(names) < len(kinds):
             write(len(names))
@@ -130,16 +130,16 @@ def overtaken(lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.Monkey
     lake.sync(topic)
     for first in (10, 20):
         topics.write(topic, numbered(first, 10))
-    run = PieceRunner.run
+    run = RangeRunner.run
     passed: list[bool] = []
 
-    def while_deleting(self: PieceRunner, *args: Any, **options: Any) -> Any:
+    def while_deleting(self: RangeRunner, *args: Any, **options: Any) -> Any:
         if not passed:
             passed.append(True)
             topics.delete_before(topic, 20)
         return run(self, *args, **options)
 
-    monkeypatch.setattr(PieceRunner, "run", while_deleting)
+    monkeypatch.setattr(RangeRunner, "run", while_deleting)
     return lake
 
 
@@ -156,7 +156,7 @@ def test_retention_that_passes_the_workers_is_told_at_the_terminal_if_gaps_are_a
 
 
 def test_retention_that_passes_the_workers_is_an_error_otherwise(overtaken: Lake, topic: str) -> None:
-    with pytest.raises(Gap, match="offsets 10 to 19 are deleted"):
+    with pytest.raises(SyncGap, match="offsets 10 to 19 are deleted"):
         overtaken.sync(topic)
     assert [row["offset"] for row in overtaken.rows(topic)] == list(range(10))
 
@@ -169,7 +169,7 @@ def slow(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic of many pieces, and a bar that is shown at once."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("flintmq.cli.common.progress.QUIET_S", 0.0)
-    monkeypatch.setattr("flintmq.lake.audit.planning.STRETCH_BYTES", 1)
+    monkeypatch.setattr("flintmq.lake.audit.planning.SECTION_BYTES", 1)
     topics.create(topic, configs={"segment.bytes": "300"})
     for number in range(PIECES):
         topics.write(topic, numbered(number * 10, 10))

@@ -29,11 +29,11 @@ from flintmq.arrow.scan.options import parse
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.arrow.value_decoding import ValueDecoder
 from flintmq.lake.store.store import StoreError, open_store
-from flintmq.lake.syncing.metrics import Commit
-from flintmq.lake.syncing.piece_runner import PieceRunner, Stopped
-from flintmq.lake.syncing.piece_writer import Layout, Parquet, PieceTarget, write_piece
-from flintmq.lake.syncing.planner import Plan, SyncPlanner, SyncRequest, range_of
-from flintmq.lake.syncing.row_decoder import POISON, Shaper
+from flintmq.lake.syncing.metrics import TableCommit
+from flintmq.lake.syncing.planner import SyncPlan, SyncPlanner, SyncRequest, range_of
+from flintmq.lake.syncing.range_runner import RangeRunner, SyncStopped
+from flintmq.lake.syncing.range_writer import FileLayout, ParquetSettings, RangeTarget, write_range
+from flintmq.lake.syncing.row_decoder import POISON, RowDecoder
 from flintmq.lake.syncing.sync import Sync, SyncUnavailable
 from flintmq.lake.tables.partitioning import parse_partitioning
 from support.broker.broker_process import BrokerProcess
@@ -69,10 +69,10 @@ DRIVER_STEPS: list[Any] = [
         "flintmq.lake.syncing.synced_table.check_partitioning", False, id="before-the-table-is-made"
     ),
     pytest.param("flintmq.lake.syncing.planner.SyncPlanner.plan", False, id="before-the-plan"),
-    pytest.param("flintmq.lake.syncing.piece_runner.PieceRunner.run", False, id="planned"),
-    pytest.param("flintmq.lake.syncing.piece_runner.PieceRunner.run", True, id="written"),
-    pytest.param("flintmq.lake.syncing.synced_table.Prepared.commit", False, id="before-the-commit"),
-    pytest.param("flintmq.lake.syncing.synced_table.Prepared.commit", True, id="committed"),
+    pytest.param("flintmq.lake.syncing.range_runner.RangeRunner.run", False, id="planned"),
+    pytest.param("flintmq.lake.syncing.range_runner.RangeRunner.run", True, id="written"),
+    pytest.param("flintmq.lake.syncing.synced_table.PreparedTable.commit", False, id="before-the-commit"),
+    pytest.param("flintmq.lake.syncing.synced_table.PreparedTable.commit", True, id="committed"),
     pytest.param("flintmq.lake.syncing.sync.set_offsets", False, id="before-the-group-is-told"),
 ]
 
@@ -102,26 +102,26 @@ def test_a_driver_that_ends_at_any_step_is_made_up_for(
 
 
 @pytest.fixture
-def piece(broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path) -> tuple[Any, PieceTarget]:
+def piece(broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path) -> tuple[Any, RangeTarget]:
     """Something to write in this process, as a worker does."""
     topics.create(topic)
     topics.write(topic, [(b"k%d" % number, b"x" * BIG, TIME_MS, ()) for number in range(3)])
     options = parse({"kafka.bootstrap.servers": broker.address, "subscribe": topic, "includeHeaders": "true"})
     planner = SyncPlanner(topics.client, options, piece_bytes=1 << 30)
     plan = planner.plan({topic: SyncRequest("t", None)}, planner.topics())[topic]
-    assert isinstance(plan, Plan)
-    (task,) = plan.pieces
-    layout = Layout(store=open_store(str(tmp_path / "t")), schema=Shaper().schema)
-    return task, PieceTarget(
-        source=options, shaper=Shaper(), rows=layout, digest=layout.digest(), poison=None
+    assert isinstance(plan, SyncPlan)
+    (task,) = plan.tasks
+    layout = FileLayout(store=open_store(str(tmp_path / "t")), schema=RowDecoder().schema)
+    return task, RangeTarget(
+        source=options, row_decoder=RowDecoder(), rows=layout, digest=layout.digest(), poison=None
     )
 
 
 def test_attempts_at_the_same_piece_give_the_same_file(piece: Any, tmp_path: Path) -> None:
-    first = write_piece(*piece)
+    first = write_range(*piece)
     (made,) = (tmp_path / "t" / "data").iterdir()
     before = made.stat()
-    assert write_piece(*piece) == first
+    assert write_range(*piece) == first
     (again,) = (tmp_path / "t" / "data").iterdir()
     assert (again.stat().st_ino, again.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert first.rows[0].rows == 3
@@ -137,11 +137,11 @@ def test_a_race_for_a_piece_is_won_by_the_first_and_taken_by_the_other(
     def late(self: Any, draft: Any, path: str) -> bool:
         with monkeypatch.context() as patched:
             patched.setattr(type(self), "publish", publish)
-            assert write_piece(task, target).rows[0].path == path
+            assert write_range(task, target).rows[0].path == path
         return bool(publish(self, draft, path))
 
     monkeypatch.setattr(type(target.rows.store), "publish", late)
-    written = write_piece(task, target)
+    written = write_range(task, target)
     assert written.rows[0].rows == 3
     assert len(list(target.rows.store.list("data"))) == 1
 
@@ -153,9 +153,9 @@ def test_a_worker_that_ends_before_its_file_is_named_leaves_none(
     with monkeypatch.context() as patched:
         patched.setattr(type(target.rows.store), "publish", dies)
         with pytest.raises(Killed):
-            write_piece(task, target)
+            write_range(task, target)
     assert list(target.rows.store.list("data")) == []
-    assert write_piece(task, target).rows[0].rows == 3
+    assert write_range(task, target).rows[0].rows == 3
 
 
 class Reader:
@@ -185,10 +185,10 @@ def test_what_was_poison_for_an_attempt_that_died_may_be_a_row_of_the_next(
     task = range_of(task)._replace(start=start, end=start + 4)
 
     def written(known: int) -> tuple[int, int]:
-        shaper = Shaper(ValueDecoder(Reader(known)))
-        rows = replace(target.rows, schema=shaper.schema)
-        poison = Layout(store=open_store(str(tmp_path / "poison")), schema=POISON)
-        found = write_piece(task, replace(target, shaper=shaper, rows=rows, poison=poison))
+        row_decoder = RowDecoder(ValueDecoder(Reader(known)))
+        rows = replace(target.rows, schema=row_decoder.schema)
+        poison = FileLayout(store=open_store(str(tmp_path / "poison")), schema=POISON)
+        found = write_range(task, replace(target, row_decoder=row_decoder, rows=rows, poison=poison))
         return sum(one.rows for one in found.rows), sum(one.rows for one in found.poison)
 
     assert written(2) == (2, 2)
@@ -208,8 +208,8 @@ def test_attempts_that_cut_a_partition_differently_do_not_mix(
     start = topics.write(name, records)
     task = range_of(task)._replace(start=start, end=start + 60)
     target = replace(target, rows=replace(target.rows, partitioning=parse_partitioning(["timestamp:day"])))
-    monkeypatch.setattr("flintmq.lake.syncing.piece_writer._OPEN_MAX", 1)
-    monkeypatch.setattr("flintmq.lake.syncing.piece_writer.ROW_GROUP_BYTES", 500)
+    monkeypatch.setattr("flintmq.lake.syncing.range_writer._OPEN_MAX", 1)
+    monkeypatch.setattr("flintmq.lake.syncing.range_writer.ROW_GROUP_BYTES", 500)
 
     def offsets(step: int) -> list[int]:
         """What an attempt gives that reads so many rows at a time."""
@@ -219,9 +219,9 @@ def test_attempts_that_cut_a_partition_differently_do_not_mix(
                 for at in range(0, batch.num_rows, step):
                     yield batch.slice(at, step)
 
-        monkeypatch.setattr("flintmq.lake.syncing.piece_writer.read_task", in_steps)
+        monkeypatch.setattr("flintmq.lake.syncing.range_writer.read_task", in_steps)
         found = []
-        for one in write_piece(task, target).rows:
+        for one in write_range(task, target).rows:
             with target.rows.store.open(one.path) as file:
                 found += pq.read_table(file).column("offset").to_pylist()
         return found
@@ -244,12 +244,12 @@ def file_size_limit(limit: int) -> Iterator[None]:
 
 def test_a_full_disk_is_an_error_and_leaves_no_file(piece: Any) -> None:
     task, target = piece
-    layout = replace(target.rows, parquet=Parquet(compression="none", level=None))
+    layout = replace(target.rows, parquet=ParquetSettings(compression="none", level=None))
     target = replace(target, rows=layout, digest=layout.digest())
     with file_size_limit(BIG), pytest.raises(StoreError, match=r"cannot be written|too large"):
-        write_piece(task, target)
+        write_range(task, target)
     assert list(target.rows.store.list("data")) == []
-    assert write_piece(task, target).rows[0].rows == 3
+    assert write_range(task, target).rows[0].rows == 3
 
 
 # ---- stores and brokers that go away
@@ -279,15 +279,15 @@ def test_a_store_that_goes_away_fails_the_sync_and_the_next_makes_up_for_it(
     topics.write(topic, numbered(0, 10))
     lake.sync(topic)
     topics.write(topic, numbered(10, 10))
-    run = PieceRunner.run
+    run = RangeRunner.run
 
-    def while_away(self: PieceRunner, *args: Any, **options: Any) -> Any:
+    def while_away(self: RangeRunner, *args: Any, **options: Any) -> Any:
         proxy.target = None
         proxy.cut()
         return run(self, *args, **options)
 
     with monkeypatch.context() as patched, lake.open(topic) as sync:
-        patched.setattr(PieceRunner, "run", while_away)
+        patched.setattr(RangeRunner, "run", while_away)
         with pytest.raises(SyncUnavailable):
             sync.run()
     proxy.target = ("127.0.0.1", s3.port)
@@ -312,15 +312,15 @@ def test_a_broker_killed_in_the_middle_is_waited_for(
         topics.create(topic, partitions=2, configs={"flush.messages": "1"})
         for partition in range(2):
             topics.write(topic, numbered(0, 100), partition=partition)
-    run = PieceRunner.run
+    run = RangeRunner.run
     starting = threading.Timer(0.5, mortal.start)
 
-    def while_away(self: PieceRunner, *args: Any, **options: Any) -> Any:
+    def while_away(self: RangeRunner, *args: Any, **options: Any) -> Any:
         mortal.kill()
         starting.start()
         return run(self, *args, **options)
 
-    monkeypatch.setattr(PieceRunner, "run", while_away)
+    monkeypatch.setattr(RangeRunner, "run", while_away)
     lake.sync(topic)
     starting.join()
     assert lake.rows(topic) == topic_rows(mortal.address, topic)
@@ -333,16 +333,16 @@ def test_retention_that_passes_while_files_are_written_is_found_by_the_next_plan
     topics.create(topic)
     for first in range(0, 30, 10):
         topics.write(topic, numbered(first, 10))
-    run = PieceRunner.run
+    run = RangeRunner.run
     passed: list[bool] = []
 
-    def while_deleting(self: PieceRunner, *args: Any, **options: Any) -> Any:
+    def while_deleting(self: RangeRunner, *args: Any, **options: Any) -> Any:
         if not passed:
             passed.append(True)
             topics.delete_before(topic, 10)
         return run(self, *args, **options)
 
-    monkeypatch.setattr(PieceRunner, "run", while_deleting)
+    monkeypatch.setattr(RangeRunner, "run", while_deleting)
     # Nothing was in the table yet, so nothing is missing from it.
     lake.sync(topic)
     assert [row["offset"] for row in lake.rows(topic)] == list(range(10, 30))
@@ -357,15 +357,15 @@ def test_a_sync_stops_when_asked_and_the_next_goes_on(
     topics.create(topic)
     topics.write(topic, numbered(0, 10))
     with lake.open(topic) as sync:
-        run = PieceRunner.run
+        run = RangeRunner.run
 
-        def and_stop(self: PieceRunner, *args: Any, **options: Any) -> Any:
+        def and_stop(self: RangeRunner, *args: Any, **options: Any) -> Any:
             results = run(self, *args, **options)
             sync.stop()
             return results
 
-        monkeypatch.setattr(PieceRunner, "run", and_stop)
-        with pytest.raises(Stopped):
+        monkeypatch.setattr(RangeRunner, "run", and_stop)
+        with pytest.raises(SyncStopped):
             sync.run()
     monkeypatch.undo()
     assert lake.paths(topic) == []
@@ -389,7 +389,7 @@ def test_following_takes_what_comes_and_outlives_failures(
     monkeypatch.setattr(Sync, "run", sometimes)
     rows: list[int] = []
 
-    def heard(commit: Commit) -> None:
+    def heard(commit: TableCommit) -> None:
         rows.append(commit.rows)
         if len(rows) == 1:
             topics.write(topic, numbered(10, 5))

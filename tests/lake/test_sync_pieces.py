@@ -19,9 +19,8 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.client.admin.segments import PartitionFiles, SegmentFile
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.planner import cut_at_segments
-from flintmq.lake.tables.data_file import FileName
-from flintmq.lake.tables.file_names import data_path, digest_of
-from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split
+from flintmq.lake.tables.data_file import FileName, data_path, digest_of
+from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split_by_partition
 from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 PIECE_BYTES = 1000
@@ -104,7 +103,7 @@ def test_every_row_is_in_the_partition_that_its_values_say(rows: list[tuple[Any,
         }
     )
     seen = []
-    for values, part in split(batch, BOTH):
+    for values, part in split_by_partition(batch, BOTH):
         numbers = part.column("row").to_pylist()
         assert numbers == sorted(numbers)
         seen += numbers
@@ -126,13 +125,13 @@ def test_every_row_is_in_the_partition_that_its_values_say(rows: list[tuple[Any,
 def test_times_before_1970_are_cut_towards_the_past(transform: Transform, text: str) -> None:
     moment = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     batch = pa.RecordBatch.from_pydict({"at": pa.array([moment], pa.timestamp("us", "UTC"))})
-    ((values, _),) = split(batch, (PartitionField("at", transform),))
+    ((values, _),) = split_by_partition(batch, (PartitionField("at", transform),))
     assert values == ((f"at_{transform}", text),)
 
 
 def test_dates_and_numbers_and_truth_are_texts_in_a_path() -> None:
     batch = pa.RecordBatch.from_pydict({"d": [date(2026, 1, 2)], "n": [-5], "b": [True]})
-    ((values, _),) = split(batch, parse_partitioning(["d:month", "n", "b"]))
+    ((values, _),) = split_by_partition(batch, parse_partitioning(["d:month", "n", "b"]))
     assert values == (("d_month", "2026-01"), ("n", "-5"), ("b", "true"))
     name = FileName(topic_id="ab" * 16, partition=1, start_offset=2, end_offset=3, digest=digest_of("x"))
     assert data_path(name, (("n", "a/b=ü"), ("b", None))) == (
@@ -143,7 +142,7 @@ def test_dates_and_numbers_and_truth_are_texts_in_a_path() -> None:
 def test_a_value_that_no_folder_can_be_named_after_is_said() -> None:
     batch = pa.RecordBatch.from_pydict({"name": ["x" * 300]})
     with pytest.raises(TableError, match="too long"):
-        list(split(batch, parse_partitioning(["name"])))
+        list(split_by_partition(batch, parse_partitioning(["name"])))
 
 
 def test_an_hour_of_a_date_is_refused() -> None:

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
-from flintmq.lake.syncing.synced_table import Prepared
+from flintmq.lake.syncing.synced_table import PreparedTable
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_process import START_TIMEOUT_S, LakeProcess
@@ -71,15 +71,15 @@ def test_who_loses_is_done_when_the_other_came_as_far_as_it_wanted(
     """Else it would lose again and again, for as long as records arrive."""
     topics.create(topic)
     topics.write(topic, numbered(0, 10))
-    commit = Prepared.commit
+    commit = PreparedTable.commit
 
-    def too_late(self: Prepared, *args: Any) -> None:
-        monkeypatch.setattr(Prepared, "commit", commit)
+    def too_late(self: PreparedTable, *args: Any) -> None:
+        monkeypatch.setattr(PreparedTable, "commit", commit)
         lake.sync(topic)
         topics.write(topic, numbered(10, 10))
         commit(self, *args)
 
-    monkeypatch.setattr(Prepared, "commit", too_late)
+    monkeypatch.setattr(PreparedTable, "commit", too_late)
     with lake.open(topic) as sync:
         assert sync.run().commits == []
         assert parse(sync.figures.text()).total("flintmq_lake_conflicts_total") == 1

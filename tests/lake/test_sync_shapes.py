@@ -15,7 +15,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import fastavro
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake.syncing.piece_runner import PieceRunner
+from flintmq.lake.syncing.range_runner import RangeRunner
 from flintmq.lake.tables.table import Conflict, TableChange, TableError
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
@@ -160,9 +160,9 @@ def test_schemas_that_appear_later_bring_their_columns(
     (folder / "1.avsc").write_text(json.dumps(old))
     topics.create(topic)
     topics.write(topic, [(b"k", framed(1, old, {"id": 1}), TIME_MS, ())])
-    run = PieceRunner.run
+    run = RangeRunner.run
 
-    def while_one_comes(self: PieceRunner, *args: Any, **options: Any) -> Any:
+    def while_one_comes(self: RangeRunner, *args: Any, **options: Any) -> Any:
         (folder / "2.avsc").write_text(json.dumps(new))
         return run(self, *args, **options)
 
@@ -172,7 +172,7 @@ def test_schemas_that_appear_later_bring_their_columns(
         values = [framed(2, new, {"id": 2, "city": "Oslo"}), framed(9, old, {"id": 3})]
         topics.write(topic, [(b"k", value, TIME_MS, ()) for value in values])
         # After the plan, which knows the first schema alone: the workers find the second.
-        monkeypatch.setattr(PieceRunner, "run", while_one_comes)
+        monkeypatch.setattr(RangeRunner, "run", while_one_comes)
         sync.run()
     rows = lake.rows(topic)
     assert [(row["id"], row["city"]) for row in rows] == [(1, None), (2, "Oslo")]
@@ -293,18 +293,18 @@ def test_of_two_syncs_at_once_one_wins_and_nothing_is_twice(
 
 def _before_next_commit(sync: Any, do: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Something that happens when the files are written and not committed; once."""
-    from flintmq.lake.syncing.synced_table import Prepared
+    from flintmq.lake.syncing.synced_table import PreparedTable
 
-    commit = Prepared.commit
+    commit = PreparedTable.commit
     did: list[str] = []
 
-    def after_meddling(self: Prepared, *args: Any) -> None:
+    def after_meddling(self: PreparedTable, *args: Any) -> None:
         if not did:
             did.append("done")
             do()
         commit(self, *args)
 
-    monkeypatch.setattr(Prepared, "commit", after_meddling)
+    monkeypatch.setattr(PreparedTable, "commit", after_meddling)
     return did
 
 
@@ -322,6 +322,6 @@ def test_a_table_that_always_changes_is_given_up(
     topics.create(topic)
     topics.write(topic, json_records(0, 10))
     monkeypatch.setattr("flintmq.lake.syncing.sync._REPLANS_MAX", 2)
-    monkeypatch.setattr("flintmq.lake.syncing.synced_table.Prepared.commit", always)
+    monkeypatch.setattr("flintmq.lake.syncing.synced_table.PreparedTable.commit", always)
     with pytest.raises(Exception, match="2 times in a row"):
         lake.sync(topic)

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.lake.tables.factory import open_table_at
 from flintmq.pipeline.runtime.runner import PipelineFailed
-from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipeline.pipelines import Flow, as_records, rows_of_table
 from support.spark.spark_topics import Topics
 
@@ -60,9 +60,9 @@ def test_a_full_disk_ends_the_run_and_room_lets_it_go_on(
     )
     with pytest.raises(PipelineFailed, match=r"the sink `table` .* No space left on device"):
         flow.run()
-    opened = open_lake_table(str(disk / "table"), "parquet", {})
+    opened = open_table_at(str(disk / "table"), "parquet", {})
     assert rows_of_table(opened) == []
     subprocess.run(["mount", "-o", f"remount,size={8 * _DISK_BYTES}", str(disk)], check=True)
     flow.run()
-    opened = open_lake_table(str(disk / "table"), "parquet", {})
+    opened = open_table_at(str(disk / "table"), "parquet", {})
     assert sorted(row["id"] for row in rows_of_table(opened)) == list(range(count))

@@ -17,8 +17,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import support.pipeline.pipeline_program
 from flintmq.client.errors import ClientError
+from flintmq.lake.tables.factory import open_table_at
 from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
-from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipeline.pipeline_program import POINTS
 from support.pipeline.pipelines import Flow, as_records, records_of, rows_of_table
 from support.spark.spark_topics import Topics
@@ -75,7 +75,7 @@ def _check(flow: Flow, topic: str) -> None:
     good = [one for one in orders if one["amount"] >= 0]
     ids = sorted(one["id"] for one in good)
     assert sorted(int(one.key or b"") for one in records_of(flow.address, f"{topic}.rows")) == ids
-    opened = open_lake_table(str(flow.folder / "lake" / "rows"), "delta", {})
+    opened = open_table_at(str(flow.folder / "lake" / "rows"), "delta", {})
     assert sorted(row["id"] for row in rows_of_table(opened)) == ids
     dead = records_of(flow.address, f"{topic}.dead")
     assert sorted(one.value or b"" for one in dead if one.told("step") == "orders") == sorted(

@@ -28,7 +28,7 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.groups import committed_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.pipeline.runtime.control import AlreadyRunning, Control, read_status, request_stop
-from flintmq.pipeline.runtime.metrics import METRICS, figures_text
+from flintmq.pipeline.runtime.metrics import METRICS, metrics_text
 from flintmq.pipeline.runtime.progress import RunProgress, SinkProgress
 from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import Flow, as_records, records_of
@@ -206,7 +206,7 @@ def test_figures_are_there_for_prometheus_and_for_plain_terminals(capsys: pytest
     sink = SinkProgress()
     sink.take(_PROGRESS)
     figures = RunProgress({"out": sink}, dead_letters=2, dropped={"orders": 1})
-    text = figures_text("shop", figures)
+    text = metrics_text("shop", figures)
     assert 'flintmq_pipeline_rows_total{pipeline="shop",sink="out"} 500\n' in text
     assert 'expectation="big.positive"} 4\n' in text
     assert all(f"# TYPE {metric.name} " in text for metric in METRICS)

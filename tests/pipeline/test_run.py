@@ -13,8 +13,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import deltalake
 import pyarrow as pa
 
+from flintmq.lake.tables.factory import open_table_at
 from flintmq.pipeline import PipelineError
-from flintmq.pipeline.sources.lake_tables import open_lake_table
 from support.pipeline.pipelines import Flow, as_records, records_of, rows_of_table
 from support.spark.spark_topics import Topics
 
@@ -87,7 +87,7 @@ def test_tables_and_files_get_each_row_once_over_several_runs(
         )
     lake = flow.folder / "lake"
     seed = pa.table({"country": ["at", "de"], "name": ["Austria", "Germany"]})
-    countries = open_lake_table(str(lake / "countries"), "delta", {}).table
+    countries = open_table_at(str(lake / "countries"), "delta", {}).table
     countries.create(seed.schema)
     deltalake.write_deltalake(str(lake / "countries"), seed, mode="append")
     base = f"jdbc:derby:{flow.folder}/base;create=true"
@@ -112,7 +112,7 @@ def test_tables_and_files_get_each_row_once_over_several_runs(
     flow.run()
     expected = sorted((n, "Austria" if n % 2 or n == 20 else "Germany") for n in range(21))
     for format in ("plain", "delta", "iceberg"):
-        opened = open_lake_table(str(lake / format), "parquet" if format == "plain" else format, {})
+        opened = open_table_at(str(lake / format), "parquet" if format == "plain" else format, {})
         rows = rows_of_table(opened)
         assert sorted((row["id"], row["name"]) for row in rows) == expected, format
     files = spark.read.parquet(str(flow.folder / "out")).select("id", "name").collect()
@@ -143,5 +143,5 @@ def test_a_changed_file_and_a_lost_checkpoint_are_told_before_anything_runs(
     with pytest.raises(PipelineError, match="1 batches of this sink under another checkpoint"):
         flow.run()
     flow.run(accepts_new_checkpoint=True)
-    opened = open_lake_table(str(flow.folder / "lake" / "orders"), "parquet", {})
+    opened = open_table_at(str(flow.folder / "lake" / "orders"), "parquet", {})
     assert len(rows_of_table(opened)) == 2

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.arrow.write import write_task
-from flintmq.arrow.write.exactly_once import WriteError, Written
+from flintmq.arrow.write.exactly_once import WriteError, WriteResult
 from flintmq.arrow.write.ledger import Ledger
 from flintmq.arrow.write.options import LEDGER_TOPIC, SinkOptions
 from flintmq.arrow.write.write_task import WriteTask
@@ -87,7 +87,7 @@ class Stage:
     def live(self, life: Life) -> None:
         self._patch.setattr(write_task, "ClusterClient", partial(ClusterClient, connect=life.connect))
 
-    def write(self, batch: int, task: int, attempt: int = 0) -> Written:
+    def write(self, batch: int, task: int, attempt: int = 0) -> WriteResult:
         values = [f"{batch}/{task}/{row}" for row in range(ROWS)]
         return write_task.write_once(self.options, self.query, batch, WriteTask(task, attempt), rows(values))
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 import flintmq.pipeline
-from flintmq.pipeline.sources.lake_tables import open_lake_table
+from flintmq.lake.tables.factory import open_table_at
 from support.pipeline.pipelines import records_of, rows_of_table
 from support.upgrade.archives import expected, unpack
 from support.upgrade.contents import read_topics
@@ -87,7 +87,7 @@ def test_a_pipeline_continues_with_its_checkpoint(
     good = [one for one in orders if one["amount"] >= 0]
     ids = sorted(one["id"] for one in good)
     assert sorted(int(one.key or b"") for one in records_of(broker.address, "orders.rows")) == ids
-    opened = open_lake_table(str(tmp_path / "lake" / "rows"), "delta", {})
+    opened = open_table_at(str(tmp_path / "lake" / "rows"), "delta", {})
     assert sorted(row["id"] for row in rows_of_table(opened)) == ids
     dead = records_of(broker.address, "orders.dead")
     undecoded = sorted(one.value or b"" for one in dead if one.headers["flintmq.step"] == b"orders")

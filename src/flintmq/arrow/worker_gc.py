@@ -1,7 +1,9 @@
-"""Spark's workers look for garbage after every task, through all that they have imported: that costs more than many a
-task of a stream. What is there when a task begins was looked through a moment ago, and stays.
+"""Keeps the garbage collector of Spark's workers from scanning imported modules after every task.
 
-    settle()        at the beginning of a task
+    freeze_imports()        at the beginning of a task
+
+A worker collects garbage after each task, through all that it has imported: that costs more than many a task of a
+stream. What exists when a task begins was scanned a moment ago, and stays.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import sys
 from typing import Final
 
 _DAEMON: Final = "pyspark.daemon"
-# The first task of a worker imports more, the later ones no longer. What is settled is never looked through again, so
-# that a cycle which is let go of later stays in memory: these are few, and bounded.
+# The first task of a worker imports more, the later ones no longer. Frozen objects are never scanned again, so
+# that a cycle which is dropped later stays in memory: these are few, and bounded.
 _TIMES_MAX: Final = 2
 
 _times = 0

@@ -23,7 +23,7 @@ from flintmq.errors import FlintError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flintmq.lake.syncing.metrics import Commit
+    from flintmq.lake.syncing.metrics import TableCommit
     from flintmq.lake.tables.data_file import DataFile
     from flintmq.pipeline.runtime.progress import RunProgress
 
@@ -138,7 +138,7 @@ class LakeSync:
             # Raised by the conductor, in the thread that can end the demo.
             self.error = error
 
-    def _committed(self, commit: Commit) -> None:
+    def _committed(self, commit: TableCommit) -> None:
         self._metrics.lake_orders = stored(self._lake, ORDERS)
 
 

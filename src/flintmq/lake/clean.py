@@ -22,8 +22,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from flintmq.lake.compact.merge import inputs_of
 from flintmq.lake.store.store import Store, StoredFile
-from flintmq.lake.tables.data_file import FileName
-from flintmq.lake.tables.file_names import DATA
+from flintmq.lake.tables.data_file import DATA, FileName
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ METADATA_AGE_MS: Final = 24 * 3600 * 1000
 """Far longer than a commit takes: it begins when all data files are there."""
 
 
-class Why(StrEnum):
+class OrphanReason(StrEnum):
     LATE = "the table was further already"
     OTHER_TOPIC = "of a topic that the table is not made from"
     UNMERGED = "merged from files that are not in the table"
@@ -45,18 +44,18 @@ class Why(StrEnum):
 class Orphan:
     path: str
     size: int
-    why: Why
+    why: OrphanReason
 
 
 @runtime_checkable
-class Retaining(Protocol):
+class RetainingTable(Protocol):
     """A table that knows its older versions."""
 
     def retained(self, state: TableState, *, since_ms: int) -> set[str]: ...
 
 
 @runtime_checkable
-class Expiring(Protocol):
+class ExpiringTable(Protocol):
     """A table whose older versions stay readable until they are told to go."""
 
     def expire(self, state: TableState, *, before_ms: int) -> None: ...
@@ -66,7 +65,7 @@ class Expiring(Protocol):
 
 def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool = False) -> list[Orphan]:
     """What was deleted, or with `dry_run` would be."""
-    if not isinstance(table, Retaining):
+    if not isinstance(table, RetainingTable):
         raise TableError(f"{table.location} is of a format that cannot be cleaned.")
     # The store first, then the table: what was committed in between is in the table then.
     entries = [entry for entry in store.list(DATA) if entry.path.endswith(".parquet")]
@@ -79,16 +78,16 @@ def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool =
     present = {one.path for one in table.files(state)}
     orphans = [
         *_orphans(entries, state.progress.values(), retained, present, store),
-        *(Orphan(path, store.size(path) or 0, Why.DRAFT) for path in drafts),
+        *(Orphan(path, store.size(path) or 0, OrphanReason.DRAFT) for path in drafts),
     ]
-    if isinstance(table, Expiring):
+    if isinstance(table, ExpiringTable):
         if not dry_run:
             # Before their files go: nobody is to be led to a file that is gone.
             table.expire(state, before_ms=since_ms)
         # These have no names that say what they are for: only their age tells that no commit waits for them.
         before_ms = since_ms + keep_ms - max(keep_ms, METADATA_AGE_MS)
         unlisted = table.metadata_orphans(table.state() or state, before_ms=before_ms)
-        orphans += [Orphan(one.path, one.size, Why.UNLISTED) for one in unlisted]
+        orphans += [Orphan(one.path, one.size, OrphanReason.UNLISTED) for one in unlisted]
     if dry_run:
         return orphans
     store.delete(one.path for one in orphans)
@@ -112,9 +111,9 @@ def _orphans(
         if name is None or entry.path in retained:
             continue
         if name.topic_id not in next_offsets:
-            yield Orphan(entry.path, entry.size, Why.OTHER_TOPIC)
+            yield Orphan(entry.path, entry.size, OrphanReason.OTHER_TOPIC)
         elif name.is_merged:
             if not set(inputs_of(store, entry.path)) <= set(present):
-                yield Orphan(entry.path, entry.size, Why.UNMERGED)
+                yield Orphan(entry.path, entry.size, OrphanReason.UNMERGED)
         elif name.start_offset < next_offsets[name.topic_id].get(name.partition, 0):
-            yield Orphan(entry.path, entry.size, Why.LATE)
+            yield Orphan(entry.path, entry.size, OrphanReason.LATE)

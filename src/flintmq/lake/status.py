@@ -27,7 +27,7 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class TableContents:
     files: int
     size: int
     rows: int
@@ -39,8 +39,8 @@ class TableStatus:
     location: str
     decoding: str
     partitions: tuple[PartitionStatus, ...]
-    contents: Contents
-    quarantined: Contents | None
+    contents: TableContents
+    quarantined: TableContents | None
     """None if there is no quarantine table."""
 
     @property
@@ -90,8 +90,8 @@ def status(options: SyncOptions) -> list[TableStatus]:
         return found
 
 
-def _contents(table: Table, state: TableState) -> Contents:
+def _contents(table: Table, state: TableState) -> TableContents:
     count = size = rows = 0
     for one in table.files(state):
         count, size, rows = count + 1, size + one.size, rows + one.rows
-    return Contents(count, size, rows)
+    return TableContents(count, size, rows)

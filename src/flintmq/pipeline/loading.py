@@ -17,8 +17,8 @@ import yaml
 from flintmq.pipeline.spec.document import TEXT_MAX, compose
 from flintmq.pipeline.spec.model import Pipeline
 from flintmq.pipeline.spec.problems import PipelineError, Problem, Rule, Severity, in_order
-from flintmq.pipeline.spec.reader import Reader
-from flintmq.pipeline.spec.source_map import Place, Source, place_of
+from flintmq.pipeline.spec.reader import SpecReader
+from flintmq.pipeline.spec.source_map import Place, SourceFile, place_of
 from flintmq.pipeline.validate.files import check_files
 from flintmq.pipeline.validate.schema_texts import check_texts
 from flintmq.pipeline.validate.structure import Check, check
@@ -57,7 +57,7 @@ def examine(
     node = compose(source)
     if isinstance(node, Problem):
         return Examined(path, None, [node])
-    reader = Reader(source, os.environ if environment is None else environment)
+    reader = SpecReader(source, os.environ if environment is None else environment)
     pipeline = reader.pipeline(node)
     problems = list(reader.problems)
     if pipeline is not None:
@@ -91,7 +91,7 @@ def examine_all(
     return found
 
 
-def _read(path: str) -> Source | Problem:
+def _read(path: str) -> SourceFile | Problem:
     place = Place(path, 0, 0)
     try:
         with open(path, "rb") as file:
@@ -99,7 +99,7 @@ def _read(path: str) -> Source | Problem:
     except OSError as error:
         return Problem(Rule.YAML, place, f"cannot be read: {error.strerror}")
     try:
-        return Source(path, data.decode("utf-8-sig"))
+        return SourceFile(path, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Problem(Rule.YAML, Place(path, line, 1), "not valid UTF-8: save the file in this encoding")

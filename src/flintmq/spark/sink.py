@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from flintmq.arrow.write import write_task
-from flintmq.arrow.write.exactly_once import WriteError, Written
+from flintmq.arrow.write.exactly_once import WriteError, WriteResult
 from flintmq.arrow.write.options import SinkOptions, parse_sink
 from flintmq.arrow.write.write_task import WriteTask
 from flintmq.errors import ConfigurationError
@@ -37,7 +37,7 @@ _ONLY_BATCH: Final = 0
 class TaskDone(WriterCommitMessage):
     """What a task tells the driver."""
 
-    written: Written | None = None
+    written: WriteResult | None = None
     """None where nothing has to be committed."""
 
 
@@ -114,6 +114,6 @@ def _task(context: TaskContext) -> WriteTask:
     return WriteTask(context.partitionId(), context.attemptNumber())
 
 
-def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+def _written(messages: list[WriterCommitMessage | None]) -> list[WriteResult]:
     """Of the tasks that did not fail."""
     return [one.written for one in messages if isinstance(one, TaskDone) and one.written is not None]

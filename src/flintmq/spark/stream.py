@@ -159,9 +159,9 @@ class _Driver:
         if self._target is not None:
             # Partitions that came since are for the next run; a start that was settled since is where this one ends.
             end = {
-                place: min(offset, max(self._target[place], start.get(place, 0)))
-                for place, offset in end.items()
-                if place in self._target
+                partition: min(offset, max(self._target[partition], start.get(partition, 0)))
+                for partition, offset in end.items()
+                if partition in self._target
             }
         if not limited:
             return end
@@ -201,7 +201,7 @@ class _Driver:
 
     def _with_new(self, start: Offsets, end: Offsets) -> Offsets:
         """`start`, and the starts of the partitions that it does not know."""
-        new = [place for place in end if place not in start]
+        new = [partition for partition in end if partition not in start]
         return {**start, **self._planner.earliest(new)} if new else start
 
     def _topics(self, start: Offsets) -> dict[str, TopicMetadata]:
@@ -224,47 +224,57 @@ class _Driver:
             return []
         topics = self._topics(start)
         self._report_missing(start, end, topics)
-        there = {place: offset for place, offset in end.items() if self._is_there(place, topics)}
+        there = {partition: offset for partition, offset in end.items() if self._is_there(partition, topics)}
         earliest = self._planner.earliest(
             [
-                place
-                for place, offset in there.items()
-                if place not in start or place[0] in self._recreated or offset < start[place]
+                partition
+                for partition, offset in there.items()
+                if partition not in start or partition[0] in self._recreated or offset < start[partition]
             ]
         )
         ranges = []
-        for place, until in there.items():
-            since = start.get(place)
-            if place in earliest:
-                since = self._restarted(place, since, until, earliest[place])
+        for partition, until in there.items():
+            since = start.get(partition)
+            if partition in earliest:
+                since = self._restarted(partition, since, until, earliest[partition])
             assert since is not None
-            ranges.append(OffsetRange(place[0], topics[place[0]].id, place[1], since, max(since, until)))
+            ranges.append(
+                OffsetRange(
+                    partition[0],
+                    topics[partition[0]].id,
+                    partition[1],
+                    since,
+                    max(since, until),
+                )
+            )
         self._recreated.clear()
         return self._planner.tasks([one for one in ranges if one.size])
 
     def _report_missing(self, start: Offsets, end: Offsets, topics: Mapping[str, TopicMetadata]) -> None:
         """Partitions that the stream has read from, or was to read, and that are gone."""
         gone = sorted(
-            place for place in {*start, *end} if place not in end or not self._is_there(place, topics)
+            partition
+            for partition in {*start, *end}
+            if partition not in end or not self._is_there(partition, topics)
         )
         if gone:
             what = f"{names(gone)} are not read any more: topics were deleted, or the options name others"
             report_loss(what, fail=self._options.fail_on_loss)
 
-    def _restarted(self, place: TopicPartition, since: int | None, until: int, earliest: int) -> int:
+    def _restarted(self, partition: TopicPartition, since: int | None, until: int, earliest: int) -> int:
         """Where to read a partition that is new, or whose offsets went back."""
         fail = self._options.fail_on_loss
         if since is None and earliest > 0:
-            what = f"{span(*place, 0, earliest)} are deleted: the partition is new to the stream"
+            what = f"{span(*partition, 0, earliest)} are deleted: the partition is new to the stream"
             report_loss(f"{what} and begins at {earliest}", fail=fail)
         elif since is not None and until < since:
-            what = f"{place[0]}-{place[1]} went back from offset {since} to {until}"
+            what = f"{partition[0]}-{partition[1]} went back from offset {since} to {until}"
             report_loss(f"{what}: its records were lost, or the topic was created again", fail=fail)
         return earliest
 
     @staticmethod
-    def _is_there(place: TopicPartition, topics: Mapping[str, TopicMetadata]) -> bool:
-        topic, partition = place
+    def _is_there(topic_partition: TopicPartition, topics: Mapping[str, TopicMetadata]) -> bool:
+        topic, partition = topic_partition
         return topic in topics and partition in topics[topic].partitions
 
     # ---- what is done

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintmq.lake.store.store import Store
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import PartitionValues, data_path
+from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path
 
 TOPIC = "orders"
 TOPIC_ID = "0123456789abcdef0123456789abcdef"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
-from flintmq.lake.latest.latest import SUFFIX, Refreshed, latest
+from flintmq.lake.latest.latest import SUFFIX, LatestReport, latest
 from flintmq.lake.tables.table import Format
 from support.lake.lake_files import DAY, TOPIC
 from support.lake.lake_locations import Place, next_offset
@@ -42,7 +42,7 @@ class Pair:
         file = self.source.write(state, rows, at, at + len(records), partition=partition)
         self.source.add(state, [file], partition=partition, at=at + len(records))
 
-    def refresh(self, *, bucket_bytes: int = 1 << 25) -> Refreshed:
+    def refresh(self, *, bucket_bytes: int = 1 << 25) -> LatestReport:
         source, target = self.source, self.target
         return latest(
             self._spark, source.table, source.store, target.table, target.store, bucket_bytes=bucket_bytes

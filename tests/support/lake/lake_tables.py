@@ -17,7 +17,7 @@ import deltalake
 import pyarrow as pa
 
 from flintmq.lake.store.store import join, open_store
-from flintmq.lake.syncing.metrics import Commit
+from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import make_options
 from flintmq.lake.syncing.sync import Sync, SyncOutcome
 from flintmq.lake.tables.factory import NAMESPACE, open_table
@@ -50,7 +50,7 @@ class Lake:
         self.catalog = catalog
 
     def open(
-        self, *topics: str, on_commit: Callable[[Commit], None] = lambda commit: None, **options: Any
+        self, *topics: str, on_commit: Callable[[TableCommit], None] = lambda commit: None, **options: Any
     ) -> Sync:
         made = make_options(
             topics,

@@ -18,8 +18,8 @@ SCHEMA = "id long"
 
 _BEFORE, _AFTER = False, True
 DRIVER_STEPS: dict[str, tuple[str, bool]] = {
-    "planned": ("flintmq.lake.syncing.piece_runner:PieceRunner.run", _BEFORE),
-    "written": ("flintmq.lake.syncing.piece_runner:PieceRunner.run", _AFTER),
+    "planned": ("flintmq.lake.syncing.range_runner:RangeRunner.run", _BEFORE),
+    "written": ("flintmq.lake.syncing.range_runner:RangeRunner.run", _AFTER),
     "committed": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _BEFORE),
     "settled": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _AFTER),
     "told": ("flintmq.lake.syncing.sync:set_offsets", _AFTER),
@@ -40,10 +40,10 @@ COMMITS: dict[str, dict[str, tuple[str, bool]]] = {
     },
 }
 WORKER_STEPS: dict[str, tuple[str, bool]] = {
-    "worker-reading": ("flintmq.lake.syncing.piece_writer:read_task", _BEFORE),
+    "worker-reading": ("flintmq.lake.syncing.range_writer:read_task", _BEFORE),
     "worker-drafted": ("flintmq.lake.store.local:LocalFileStore.publish", _BEFORE),
     "worker-published": ("flintmq.lake.store.local:LocalFileStore.publish", _AFTER),
-    "worker-done": ("flintmq.lake.syncing.piece_runner:write_piece", _AFTER),
+    "worker-done": ("flintmq.lake.syncing.range_runner:write_range", _AFTER),
 }
 
 

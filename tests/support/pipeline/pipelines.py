@@ -23,7 +23,7 @@ from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.addresses import parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.lake.tables.factory import Opened
+from flintmq.lake.tables.factory import OpenedTable
 from flintmq.pipeline.runtime.runner import RunOptions, RunOutcome, run
 from flintmq.records.record import NewRecord
 
@@ -76,7 +76,7 @@ def records_of(address: str, topic: str) -> list[Record]:
     return found
 
 
-def rows_of_table(opened: Opened) -> list[dict[str, Any]]:
+def rows_of_table(opened: OpenedTable) -> list[dict[str, Any]]:
     """What the files that count hold."""
     state = opened.table.state()
     assert state is not None

@@ -29,8 +29,8 @@ def binary(payload: VarintPayload, strings: Strings) -> Any:
     if strings.nulls.all():
         return pa.nulls(count, pa.binary())
     # What is wanted, and in turn what lies between: every second element is taken.
-    places = pa.py_buffer(strings.places)
-    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, places, pa.py_buffer(payload.bytes)])
+    positions = pa.py_buffer(strings.positions)
+    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, positions, pa.py_buffer(payload.bytes)])
     every_second = numbers(np.arange(0, 2 * count, 2, dtype=np.int32))
     taken = pc.take(both, every_second, boundscheck=False)
     if not strings.nulls.any():

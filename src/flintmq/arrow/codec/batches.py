@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Places, VarintPayload
+from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Positions, VarintPayload
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import (
     CODEC_MASK,
@@ -71,11 +71,11 @@ class BatchSource(NamedTuple):
 class ScannedBatches:
     """Whole batches of the data, each a row of every column."""
 
-    def __init__(self, data: memoryview, source: BatchSource, positions: Places, headers: Headers) -> None:
+    def __init__(self, data: memoryview, source: BatchSource, positions: Positions, headers: Headers) -> None:
         self.data = data
         self.source = source
         self.positions = positions
-        self.ends: Places = positions + headers["length"] + LENGTH_END
+        self.ends: Positions = positions + headers["length"] + LENGTH_END
         self.base_offsets = headers["base_offset"].astype(np.int64)
         self.last_offsets: Numbers = self.base_offsets + headers["last_offset_delta"]
         self.attributes = headers["attributes"].astype(np.int64)
@@ -95,10 +95,10 @@ class ScannedBatches:
 
     def check_crcs(self) -> None:
         data = self.data
-        places = zip(
+        bounds = zip(
             (self.positions + CRC_START).tolist(), self.ends.tolist(), self._crcs.tolist(), strict=True
         )
-        for batch, (start, end, crc) in enumerate(places):
+        for batch, (start, end, crc) in enumerate(bounds):
             if crc32c(data[start:end]) != crc:
                 raise self.damage(batch, "fails its CRC")
 
@@ -146,8 +146,8 @@ class BatchPart(NamedTuple):
     """Batches whose records become one Arrow batch: where each one's payload is, and what its header says."""
 
     payload: VarintPayload
-    starts: Places
-    ends: Places
+    starts: Positions
+    ends: Positions
     counts: Numbers
     base_offsets: Numbers
     base_timestamps: Numbers
@@ -159,7 +159,7 @@ class BatchPart(NamedTuple):
 
 
 def parts_of(
-    batches: ScannedBatches, chosen: Places, *, bytes_max: int, rows_max: int
+    batches: ScannedBatches, chosen: Positions, *, bytes_max: int, rows_max: int
 ) -> Iterator[BatchPart]:
     """The chosen batches, unpacked, in parts that end with the batch that fills them."""
     first = 0
@@ -186,7 +186,7 @@ def parts_of(
             bytes_left, rows_left = bytes_max, rows_max
 
 
-def _positions(data: memoryview) -> tuple[Places, bool]:
+def _positions(data: memoryview) -> tuple[Positions, bool]:
     """Where whole batches begin, and whether something follows them that is none."""
     positions: list[int] = []
     has_garbage = False
@@ -212,16 +212,16 @@ def _unpacked(batches: ScannedBatches, batch: int) -> bytes | memoryview:
 
 
 def _part(
-    batches: ScannedBatches, chosen: Places, unpacked: dict[int, bytes | memoryview], is_last: bool
+    batches: ScannedBatches, chosen: Positions, unpacked: dict[int, bytes | memoryview], is_last: bool
 ) -> BatchPart:
     """`unpacked` are the payloads of those that were compressed."""
     starts, ends = batches.positions[chosen] + HEADER_SIZE, batches.ends[chosen]
     if not unpacked:
         payload = VarintPayload(batches.data)
     else:
-        places = zip(chosen.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        bounds = zip(chosen.tolist(), starts.tolist(), ends.tolist(), strict=True)
         pieces = [
-            unpacked[batch] if batch in unpacked else batches.data[start:end] for batch, start, end in places
+            unpacked[batch] if batch in unpacked else batches.data[start:end] for batch, start, end in bounds
         ]
         sizes = np.array([len(piece) for piece in pieces], np.int64)
         ends = np.cumsum(sizes)

@@ -50,11 +50,11 @@ class Rows:
         return len(self.values)
 
     def take(self, order: npt.NDArray[np.int64]) -> Rows:
-        places = pa.array(order)
+        positions = pa.array(order)
         return Rows(
-            self.values.take(places),
-            None if self.keys is None else self.keys.take(places),
-            None if self.headers is None else self.headers.take(places),
+            self.values.take(positions),
+            None if self.keys is None else self.keys.take(positions),
+            None if self.headers is None else self.headers.take(positions),
             None if self.timestamps_ms is None else self.timestamps_ms[order],
         )
 
@@ -241,23 +241,23 @@ def _numbers(*columns: Sizes | None) -> pa.Array:
     ends = np.zeros(count + 1, np.int32)
     np.cumsum(total, out=ends[1:])
     out = np.zeros(int(ends[-1]), np.uint8)
-    places = ends[:-1].astype(np.int64)
+    positions = ends[:-1].astype(np.int64)
     for column, width in zip(columns, widths, strict=True):
         if column is None or width is None:
-            places += 1
+            positions += 1
             continue
-        _write(out, places, column, width)
-        places += width
+        _write(out, positions, column, width)
+        positions += width
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(out)])
 
 
-def _write(out: npt.NDArray[np.uint8], places: Sizes, fields: Sizes, widths: Sizes) -> None:
+def _write(out: npt.NDArray[np.uint8], positions: Sizes, fields: Sizes, widths: Sizes) -> None:
     longest = int(widths.max(initial=1))
     if longest == 1:
-        out[places] = fields
+        out[positions] = fields
         return
-    out[places] = (fields & 0x7F) | ((widths > 1) << 7)
+    out[positions] = (fields & 0x7F) | ((widths > 1) << 7)
     for at in range(1, longest):
         wide = np.flatnonzero(widths > at)
         more = (widths[wide] > at + 1) << 7
-        out[places[wide] + at] = (fields[wide] >> 7 * at & 0x7F) | more
+        out[positions[wide] + at] = (fields[wide] >> 7 * at & 0x7F) | more

@@ -1,10 +1,10 @@
-"""What is in the records of many batches, as columns: numbers, and the places of keys, values and headers.
+"""What is in the records of many batches, as columns: numbers, and the positions of keys, values and headers.
 
     length · attributes (1) · timestamp delta · offset delta · key · value · headers
 
-Invariant: every place that comes out lies within its record, and every record is filled exactly, up to its headers:
-these are only counted here, and held against the room there is. A record of which that is not true is told by
-`BadRow`. This module must not know batches or Arrow.
+Invariant: every position lies within its record, and every record is filled exactly, up to its headers: these are
+only counted here, and held against the room there is. `BadRow` names a record of which that is not true.
+This module must not know batches or Arrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flintmq.arrow.codec.varints import (
     WORD_SIZE,
     BadRow,
     Flags,
-    Places,
+    Positions,
     VarintPayload,
     Words,
     first_varints,
@@ -39,21 +39,21 @@ class Strings:
     """A column of byte strings within a payload: where each begins and ends. Null ones are empty and marked."""
 
     def __init__(self, count: int) -> None:
-        self.places: npt.NDArray[np.int32] = np.empty((count, 2), np.int32)
+        self.positions: npt.NDArray[np.int32] = np.empty((count, 2), np.int32)
         self.nulls: Flags = np.empty(count, np.bool_)
 
-    def fill(self, rows: slice | Places, starts: Places, lengths: Words) -> Places:
-        """Put in those that begin there and have these lengths, as they are written; the places behind them."""
+    def fill(self, rows: slice | Positions, starts: Positions, lengths: Words) -> Positions:
+        """Put in those that begin there and have these lengths, as they are written; the positions after them."""
         nulls = lengths == _NULL
         refuse(((lengths & 1) != 0) != nulls)
         behind = starts + (lengths >> 1).view(np.int64)
-        self.places[rows, 0] = starts
-        self.places[rows, 1] = behind
+        self.positions[rows, 0] = starts
+        self.positions[rows, 1] = behind
         self.nulls[rows] = nulls
         return behind
 
     def keep(self, rows: Flags) -> None:
-        self.places = self.places[rows]
+        self.positions = self.positions[rows]
         self.nulls = self.nulls[rows]
 
 
@@ -68,7 +68,7 @@ class Fields:
         self.keys = Strings(contents)
         self.values = Strings(contents)
         self.header_counts: npt.NDArray[np.int64] = np.zeros(contents, np.int64)
-        self.header_places: Places = np.empty(contents, np.int64)
+        self.header_positions: Positions = np.empty(contents, np.int64)
         """Of the first header, or of where it would be."""
         self.ends = spans.ends
         for first in range(0, count, _STEP_ROWS):
@@ -87,40 +87,40 @@ class Fields:
             self.keys.keep(rows)
             self.values.keep(rows)
             self.header_counts = self.header_counts[rows]
-            self.header_places = self.header_places[rows]
+            self.header_positions = self.header_positions[rows]
 
     def _read(
-        self, payload: VarintPayload, rows: slice, begins: Places, ends: Places, with_contents: bool
+        self, payload: VarintPayload, rows: slice, begins: Positions, ends: Positions, with_contents: bool
     ) -> None:
-        length, timestamp_delta, offset_delta, key_length, place = _heads(payload, begins)
+        length, timestamp_delta, offset_delta, key_length, position = _heads(payload, begins)
         refuse(((length | offset_delta) & 1) != 0)  # negative
         self.timestamp_deltas[rows] = signed(timestamp_delta)
         self.offset_deltas[rows] = (offset_delta >> 1).view(np.int64)
         if not with_contents:
             return
-        place = self.keys.fill(rows, place, key_length)
-        value_length, place = payload.varints_at(place, bits=32)
-        place = self.values.fill(rows, place, value_length)
-        refuse(place >= ends)
+        position = self.keys.fill(rows, position, key_length)
+        value_length, position = payload.varints_at(position, bits=32)
+        position = self.values.fill(rows, position, value_length)
+        refuse(position >= ends)
         # Most records have no headers: their count is one byte, and nothing follows it.
-        has_headers = payload.bytes[place] != 0
+        has_headers = payload.bytes[position] != 0
         if not has_headers.any():
-            place += 1
-            refuse(place != ends)
+            position += 1
+            refuse(position != ends)
         else:
-            counts, place = payload.varints_at(place, bits=32)
+            counts, position = payload.varints_at(position, bits=32)
             counts_signed = signed(counts)
-            room = ends - place
+            room = ends - position
             refuse(
                 (counts_signed < 0)
                 | np.where(counts == 0, room != 0, counts_signed * _HEADER_SIZE_MIN > room)
             )
             self.header_counts[rows] = counts_signed
-        self.header_places[rows] = place
+        self.header_positions[rows] = position
 
 
-def _heads(payload: VarintPayload, begins: Places) -> tuple[Words, Words, Words, Words, Places]:
-    """Length, timestamp delta, offset delta and key length of each record, and the places behind that."""
+def _heads(payload: VarintPayload, begins: Positions) -> tuple[Words, Words, Words, Words, Positions]:
+    """Length, timestamp delta, offset delta and key length of each record, and the positions after that."""
     words = payload.words_at(begins)
     length, used = first_varints(words)
     used += 1  # attributes, which have no meaning yet
@@ -134,26 +134,28 @@ def _heads(payload: VarintPayload, begins: Places) -> tuple[Words, Words, Words,
     # None of five bytes, which might have too many bits, is among four that fit.
     if used.max() <= WORD_SIZE:
         return length, timestamp_delta, offset_delta, key_length, begins + used
-    length, timestamp_delta, place = _pairs(payload, begins, between=1, bits=64)
-    offset_delta, key_length, place = _pairs(payload, place, between=0, bits=32)
-    return length, timestamp_delta, offset_delta, key_length, place
+    length, timestamp_delta, position = _pairs(payload, begins, between=1, bits=64)
+    offset_delta, key_length, position = _pairs(payload, position, between=0, bits=32)
+    return length, timestamp_delta, offset_delta, key_length, position
 
 
-def _pairs(payload: VarintPayload, places: Places, *, between: int, bits: int) -> tuple[Words, Words, Places]:
-    """Two numbers that follow each other, with so many bytes between them, and the places behind them.
+def _pairs(
+    payload: VarintPayload, positions: Positions, *, between: int, bits: int
+) -> tuple[Words, Words, Positions]:
+    """Two numbers that follow each other, with so many bytes between them, and the positions after them.
 
     The first has up to 32 bits, the second up to `bits`.
     """
-    words = payload.words_at(places)
+    words = payload.words_at(positions)
     first, first_sizes = first_varints(words)
     used = first_sizes + np.uint8(between)
     second, second_sizes = first_varints(_shifted(words, used))
     used += second_sizes
     if max(first_sizes.max(), second_sizes.max()) <= _SIZE_SAFE and used.max() <= WORD_SIZE:
-        return first, second, places + used
-    first, places = payload.varints_at(places, bits=32)
-    second, places = payload.varints_at(places + between, bits=bits)
-    return first, second, places
+        return first, second, positions + used
+    first, positions = payload.varints_at(positions, bits=32)
+    second, positions = payload.varints_at(positions + between, bits=bits)
+    return first, second, positions
 
 
 def _shifted(words: Words, sizes: npt.NDArray[np.uint8]) -> Words:

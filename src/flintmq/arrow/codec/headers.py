@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flintmq.arrow.codec.fields import Strings
-from flintmq.arrow.codec.varints import BadRow, Places, VarintPayload, refuse
+from flintmq.arrow.codec.varints import BadRow, Positions, VarintPayload, refuse
 from flintmq.records.varint import read_varint
 
 # A step costs much the same for one record as for hundreds: below this a walk one by one is cheaper.
@@ -26,16 +26,16 @@ class Headers:
     """All headers, in the order of their records."""
 
     def __init__(
-        self, payload: VarintPayload, places: Places, ends: Places, counts: npt.NDArray[np.int64]
+        self, payload: VarintPayload, positions: Positions, ends: Positions, counts: npt.NDArray[np.int64]
     ) -> None:
-        """`places` are of the records' first headers. Counts were held against the room in a record."""
+        """`positions` are those of the records' first headers. Counts were held against the room in a record."""
         total = int(counts.sum())
         self.keys = Strings(total)
         self.values = Strings(total)
         # The longest first: those that have a header left are always the first ones.
         records = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         lengths, rows = counts[records], (np.cumsum(counts) - counts)[records]
-        at, stops = places[records], ends[records]
+        at, stops = positions[records], ends[records]
         steps = int(lengths[_LANES_MIN - 1]) if len(lengths) >= _LANES_MIN else 0
         try:
             for step in range(steps):
@@ -44,22 +44,22 @@ class Headers:
                 rows[:live] += 1
             refuse((at != stops) & (lengths <= steps))
             for record in np.flatnonzero(lengths > steps).tolist():
-                place, stop, left = int(at[record]), int(stops[record]), int(lengths[record]) - steps
-                if not self._walk(payload, place, stop, int(rows[record]), left):
+                start, stop, left = int(at[record]), int(stops[record]), int(lengths[record]) - steps
+                if not self._walk(payload, start, stop, int(rows[record]), left):
                     raise BadRow(record)
         except BadRow as bad:
             raise BadRow(int(records[bad.row])) from None
 
-    def _step(self, payload: VarintPayload, rows: Places, places: Places) -> Places:
-        lengths, places = payload.varints_at(places, bits=32)
+    def _step(self, payload: VarintPayload, rows: Positions, positions: Positions) -> Positions:
+        lengths, positions = payload.varints_at(positions, bits=32)
         refuse((lengths & 1) != 0)  # null or negative
-        places = self.keys.fill(rows, places, lengths)
-        lengths, places = payload.varints_at(places, bits=32)
-        return self.values.fill(rows, places, lengths)
+        positions = self.keys.fill(rows, positions, lengths)
+        lengths, positions = payload.varints_at(positions, bits=32)
+        return self.values.fill(rows, positions, lengths)
 
-    def _walk(self, payload: VarintPayload, place: int, stop: int, row: int, count: int) -> bool:
+    def _walk(self, payload: VarintPayload, start: int, stop: int, row: int, count: int) -> bool:
         """The rest of one record's headers; False if they are not exactly what is there."""
-        data = payload.bytes[place:stop].tobytes()
+        data = payload.bytes[start:stop].tobytes()
         position = 0
         try:
             for entry in range(row, row + count):
@@ -68,7 +68,7 @@ class Headers:
                     if length < least or position + length > len(data):
                         return False
                     behind = position + max(length, 0)
-                    column.places[entry] = place + position, place + behind
+                    column.positions[entry] = start + position, start + behind
                     column.nulls[entry] = length < 0
                     position = behind
         except (IndexError, OverflowError):

@@ -46,14 +46,14 @@ def murmur2_of(keys: pa.Array) -> Hashes:
     short = np.flatnonzero(sizes <= _LOCKSTEP_BYTES_MAX)
     order = short[np.argsort(-(sizes[short] // _WORD), kind="stable")]
     counts = sizes[order] // _WORD
-    mixed, places = hashes[order], starts[order]
+    mixed, positions = hashes[order], starts[order]
     for step in range(int(counts[0]) if len(counts) else 0):
         active = int(np.searchsorted(-counts, -step, side="left"))
-        word = words[places[:active] + step * _WORD] * _MIX
+        word = words[positions[:active] + step * _WORD] * _MIX
         word = (word ^ word >> np.uint32(24)) * _MIX
         mixed[:active] = mixed[:active] * _MIX ^ word
     rest = sizes[order] % _WORD
-    tail = words[places + counts * _WORD] & ((np.uint32(1) << (rest * 8).astype(np.uint32)) - np.uint32(1))
+    tail = words[positions + counts * _WORD] & ((np.uint32(1) << (rest * 8).astype(np.uint32)) - np.uint32(1))
     mixed = np.where(rest > 0, (mixed ^ tail) * _MIX, mixed)
     hashes[order] = _finished(mixed)
     for at in np.flatnonzero(sizes > _LOCKSTEP_BYTES_MAX).tolist():

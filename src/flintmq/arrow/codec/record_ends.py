@@ -20,8 +20,8 @@ def ends(data: bytes, count: int) -> list[int] | None:
 
     A negative length counts as its half: who looks at lengths all at once finds it sooner than this loop would.
     """
-    places: list[int] = []
-    append = places.append
+    positions: list[int] = []
+    append = positions.append
     position: i64 = 0
     size: i64 = 0
     byte: i64 = 0
@@ -48,4 +48,4 @@ def ends(data: bytes, count: int) -> list[int] | None:
             append(position)
     except IndexError:
         return None
-    return places if position == len(data) else None
+    return positions if position == len(data) else None

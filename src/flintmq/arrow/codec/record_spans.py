@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from flintmq.arrow.codec import record_ends
-from flintmq.arrow.codec.varints import BadRow, Places, VarintPayload, refuse
+from flintmq.arrow.codec.varints import BadRow, Positions, VarintPayload, refuse
 from flintmq.records.batch import RECORD_SIZE_MIN
 
 # A step costs much the same for one batch as for hundreds: below this a walk one by one is cheaper.
@@ -26,60 +26,60 @@ _LANES_MIN: Final = 256 if record_ends.IS_COMPILED else 40
 class Spans(NamedTuple):
     """The records of all batches, in their order."""
 
-    begins: Places
-    ends: Places
+    begins: Positions
+    ends: Positions
 
 
-def walk(payload: VarintPayload, starts: Places, ends: Places, counts: Places) -> Spans:
+def walk(payload: VarintPayload, starts: Positions, ends: Positions, counts: Positions) -> Spans:
     """The records of the batches whose payloads are between `starts` and `ends`; BadRow names a batch."""
     refuse((counts * RECORD_SIZE_MIN > ends - starts) | ((counts == 0) & (starts != ends)))
     # The longest first: those that have a record left are always the first ones.
     lanes = np.argsort(-counts, kind="stable")
-    places, rows, lengths = starts[lanes], (np.cumsum(counts) - counts)[lanes], counts[lanes]
+    positions, rows, lengths = starts[lanes], (np.cumsum(counts) - counts)[lanes], counts[lanes]
     found = np.empty(int(counts.sum()), np.int64)
     steps = int(lengths[_LANES_MIN - 1]) if len(lanes) >= _LANES_MIN else 0
     for step in range(steps):
         live = len(lengths) - int(np.searchsorted(lengths[::-1], step, side="right"))
         try:
-            behind = _step(payload, places[:live])
+            behind = _step(payload, positions[:live])
         except BadRow as bad:
             raise BadRow(int(lanes[bad.row])) from None
         found[rows[:live]] = behind
-        places[:live] = behind
+        positions[:live] = behind
         rows[:live] += 1
     for lane in np.flatnonzero(lengths > steps).tolist():
-        batch, place = int(lanes[lane]), int(places[lane])
+        batch, position = int(lanes[lane]), int(positions[lane])
         left, row = int(lengths[lane]) - steps, int(rows[lane])
-        behind_each = record_ends.ends(payload.bytes[place : ends[batch]].tobytes(), left)
+        behind_each = record_ends.ends(payload.bytes[position : ends[batch]].tobytes(), left)
         if behind_each is None:
             raise BadRow(batch)
         found[row : row + left] = behind_each
-        found[row : row + left] += place
+        found[row : row + left] += position
     return _spans(found, starts, ends, counts)
 
 
-def _step(payload: VarintPayload, places: Places) -> Places:
+def _step(payload: VarintPayload, positions: Positions) -> Positions:
     """Behind one record of every lane. One that leaves its batch is found at the end, for there is no way back."""
     data = payload.bytes
     try:
-        first = data[places]
-        second = data[places + 1]
+        first = data[positions]
+        second = data[positions + 1]
     except IndexError:
-        raise BadRow(int((places >= len(data) - 1).argmax())) from None
+        raise BadRow(int((positions >= len(data) - 1).argmax())) from None
     # As bytes, for `isascii` tells in a tenth of numpy's time that no number goes on after its second byte.
     if (first & second).tobytes().isascii():
         goes_on = first >> 7
         numbers = (first & 0x7F) + (second * goes_on).astype(np.int64) * 128
-        begins = places + goes_on
+        begins = positions + goes_on
         begins += 1
     else:
-        words, begins = payload.varints_at(places, bits=32)
+        words, begins = payload.varints_at(positions, bits=32)
         numbers = words.view(np.int64)
     begins += numbers >> 1
     return begins
 
 
-def _spans(found: Places, starts: Places, ends: Places, counts: Places) -> Spans:
+def _spans(found: Positions, starts: Positions, ends: Positions, counts: Positions) -> Spans:
     batches = np.flatnonzero(counts)
     lasts = np.cumsum(counts)[batches] - 1
     unfinished = found[lasts] != ends[batches]

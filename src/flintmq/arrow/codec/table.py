@@ -130,7 +130,7 @@ class _Rows(NamedTuple):
             counts = fields.header_counts
             if not counts.any():
                 return pa.nulls(len(counts), arrays.HEADERS)
-            headers = Headers(part.payload, fields.header_places, fields.ends, counts)
+            headers = Headers(part.payload, fields.header_positions, fields.ends, counts)
             return arrays.headers(part.payload, counts, headers)
         if name == "timestampType":
             return arrays.numbers(part.append_times.astype(np.int32)[self.batch_of])

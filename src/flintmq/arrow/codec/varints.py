@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from flintmq.records.compression import Buffer
 
-Places = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
@@ -62,25 +62,25 @@ class VarintPayload:
         # One word for every byte of the payload, each overlapping the next.
         self._words: Words = np.ndarray((self._last + 1,), "<u8", buffer=data, strides=(1,))
 
-    def words_at(self, places: Places) -> Words:
+    def words_at(self, positions: Positions) -> Words:
         """The eight bytes from each place on, the first one lowest."""
-        if not len(places) or places.max() <= self._last:
-            return self._words[places]
-        inside = np.minimum(places, self._last)
+        if not len(positions) or positions.max() <= self._last:
+            return self._words[positions]
+        inside = np.minimum(positions, self._last)
         # A shift by 64 or more leaves nothing, in numpy.
-        return self._words[inside] >> (np.minimum(places - inside, WORD_SIZE) * 8).view(np.uint64)
+        return self._words[inside] >> (np.minimum(positions - inside, WORD_SIZE) * 8).view(np.uint64)
 
-    def varints_at(self, places: Places, *, bits: int) -> tuple[Words, Places]:
+    def varints_at(self, positions: Positions, *, bits: int) -> tuple[Words, Positions]:
         """The number of up to 32 or 64 bits at each place, and the place behind it; BadRow if one is longer."""
-        words = self.words_at(places)
+        words = self.words_at(positions)
         numbers, sizes = first_varints(words)
-        behind = places + sizes
+        behind = positions + sizes
         if bits == 32:
             if len(numbers) and (numbers.max() > _MAX_32 or sizes.max() > _SIZE_MAX_32):
                 refuse((numbers > _MAX_32) | (sizes > _SIZE_MAX_32))
         elif len(rest := np.flatnonzero((words & _MORE) == _MORE)):
-            tails, tail_sizes = first_varints(self.words_at(places[rest] + WORD_SIZE))
-            overlong = np.zeros(len(places), np.bool_)
+            tails, tail_sizes = first_varints(self.words_at(positions[rest] + WORD_SIZE))
+            overlong = np.zeros(len(positions), np.bool_)
             overlong[rest] = (tail_sizes > _SIZE_MAX_64 - WORD_SIZE) | (tails > _TAIL_MAX)
             refuse(overlong)
             numbers[rest] |= tails << np.uint64(7 * WORD_SIZE)

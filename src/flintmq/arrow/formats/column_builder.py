@@ -1,10 +1,10 @@
 """Python objects, decoded one by one, as Arrow columns: column by column, not object by object.
 
-    shape = Struct((Member("id", Item("id"), Scalar(pa.int64())), …))
-    rows, errors = build(shape, objects)
+    columns = StructColumn((StructField("id", ItemGetter("id"), ScalarColumn(pa.int64())), …))
+    rows, errors = build_rows(columns, objects)
 
-A format says with a shape where in its objects the columns are, and of what type. Invariant: what a column cannot
-hold is an error of that object alone. Shapes can be pickled.
+A format says with these where in its objects the columns are, and of what type. Invariant: what a column cannot hold
+is an error of that object alone. Column builders can be pickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFUSALS = (pa.ArrowException, ArithmeticError, ValueError, TypeError, LookupErr
 """What it means that a value does not fit its column."""
 
 
-class Shape(Protocol):
+class ColumnBuilder(Protocol):
     @property
     def type(self) -> pa.DataType: ...
 
@@ -35,14 +35,14 @@ class Shape(Protocol):
         """Of as many rows, where None is null."""
 
 
-class Read(Protocol):
-    """Where a member is in objects, none of them None."""
+class FieldGetter(Protocol):
+    """Gets a field of objects, none of which is None."""
 
     def __call__(self, objects: Sequence[Any]) -> list[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributeGetter:
     name: str
 
     def __call__(self, objects: Sequence[Any]) -> list[Any]:
@@ -50,7 +50,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemGetter:
     key: str
 
     def __call__(self, objects: Sequence[Any]) -> list[Any]:
@@ -58,7 +58,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarColumn:
     type: pa.DataType
     convert: Convert | None = None
     """From what the format's reader gives, if that is not None, to what Arrow takes; a function of a module."""
@@ -70,48 +70,48 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StructField:
     name: str
-    read: Read
-    shape: Shape
+    getter: FieldGetter
+    column: ColumnBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
-    members: tuple[Member, ...]
+class StructColumn:
+    fields: tuple[StructField, ...]
 
     @property
     def type(self) -> pa.StructType:
-        return pa.struct([(one.name, one.shape.type) for one in self.members])
+        return pa.struct([(one.name, one.column.type) for one in self.fields])
 
     def array(self, values: Sequence[Any]) -> pa.StructArray:
         there = [one for one in values if one is not None]
-        columns = [one.shape.array(one.read(there)) for one in self.members]
+        columns = [one.column.array(one.getter(there)) for one in self.fields]
         dense = pa.StructArray.from_arrays(columns, fields=list(self.type))
         return dense if len(there) == len(values) else _spread(dense, values)
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
-    item: Shape
+class ListColumn:
+    item: ColumnBuilder
 
     @property
     def type(self) -> pa.ListType:
         return pa.list_(self.item.type)
 
     def array(self, values: Sequence[Any]) -> pa.ListArray:
-        if isinstance(self.item, Scalar) and self.item.convert is None:
+        if isinstance(self.item, ScalarColumn) and self.item.convert is None:
             return pa.array(values, self.type)
         items = self.item.array(list(chain.from_iterable(one for one in values if one is not None)))
         return pa.ListArray.from_arrays(_offsets(values), items, type=self.type, mask=_nulls(values))
 
 
 @dataclass(frozen=True, slots=True)
-class MapOf:
+class MapColumn:
     """Of dicts, or what else has `keys` and `values` and a length."""
 
-    key: Shape
-    item: Shape
+    key: ColumnBuilder
+    item: ColumnBuilder
 
     @property
     def type(self) -> pa.MapType:
@@ -125,23 +125,23 @@ class MapOf:
         return dense if len(there) == len(values) else _spread(dense, values)
 
 
-def build(shape: Struct, objects: Sequence[Any]) -> DecodedValues:
+def build_rows(column: StructColumn, objects: Sequence[Any]) -> DecodedValues:
     """A row for each object; None is a null row."""
     try:
-        return DecodedValues(shape.array(objects), [])
+        return DecodedValues(column.array(objects), [])
     except REFUSALS as why:
         if len(objects) < 2:
             return DecodedValues(
-                pa.nulls(len(objects), shape.type), [RowError(0, _said(why))] if objects else []
+                pa.nulls(len(objects), column.type), [RowError(0, _said(why))] if objects else []
             )
     half = len(objects) // 2
-    first, second = build(shape, objects[:half]), build(shape, objects[half:])
+    first, second = build_rows(column, objects[:half]), build_rows(column, objects[half:])
     errors = first.errors + [RowError(half + row, message) for row, message in second.errors]
     return DecodedValues(pa.concat_arrays([first.rows, second.rows]), errors)
 
 
 def decode_each(
-    shape: Struct, values: Values, read: Convert, refusals: tuple[type[Exception], ...]
+    column: StructColumn, values: Values, read: Convert, refusals: tuple[type[Exception], ...]
 ) -> DecodedValues:
     """`read` makes an object of one value's bytes; `refusals` are what it raises if they are bad."""
     objects: list[Any] = []
@@ -155,7 +155,7 @@ def decode_each(
                 except refusals as why:
                     errors.append(RowError(len(objects), _said(why)))
             objects.append(one)
-        built = build(shape, objects)
+        built = build_rows(column, objects)
     return DecodedValues(built.rows, sorted(errors + built.errors))
 
 

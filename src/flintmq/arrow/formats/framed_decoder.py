@@ -24,13 +24,13 @@ from flintmq.arrow.formats.json import schema as json_schema
 from flintmq.arrow.formats.json.decoder import JsonDecoder
 from flintmq.arrow.formats.protobuf.framed_decoder import IndexedDecoder
 from flintmq.arrow.formats.schema_merge import conform, fits, unify
-from flintmq.arrow.formats.schema_registry import Registered, Schemas, SchemaType
+from flintmq.arrow.formats.schema_registry import RegisteredSchema, SchemaSource, SchemaType
 
 
 class FramedDecoder:
     def __init__(
         self,
-        schemas: Schemas,
+        schemas: SchemaSource,
         ids: Iterable[int],
         *,
         kind: SchemaType | None = None,
@@ -110,7 +110,7 @@ class FramedDecoder:
             self._decoders[schema_id] = None if found is None else self._opened(schema_id, found)
         return self._decoders[schema_id]
 
-    def _opened(self, schema_id: int, found: Registered) -> Decoder:
+    def _opened(self, schema_id: int, found: RegisteredSchema) -> Decoder:
         if self._kind not in (None, found.kind):
             raise SchemaError(
                 f"The schema {schema_id} is {found.kind}, not {self._kind}. Say {found.kind} for these records"

@@ -21,8 +21,8 @@ NO_VALUE: Final = -2
 
 def ids_of(values: pa.BinaryArray) -> npt.NDArray[np.int64]:
     """The schema's id of each value; NO_FRAME where there is no frame, NO_VALUE where the value is null."""
-    _, places, data = values.buffers()
-    offsets = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1].astype(
+    _, value_offsets, data = values.buffers()
+    offsets = np.frombuffer(value_offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(
         np.int64
     )
     ids = np.full(len(values), NO_FRAME, np.int64)
@@ -45,8 +45,8 @@ def ids_of(values: pa.BinaryArray) -> npt.NDArray[np.int64]:
 def bodies_of(values: pa.BinaryArray) -> pa.BinaryArray:
     """What is behind the frames, of values that all have one."""
     # Not `binary_slice`: Arrow 26 refuses some arrays there, with "Negative buffer resize".
-    _, places, data = values.buffers()
-    offsets = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
+    _, value_offsets, data = values.buffers()
+    offsets = np.frombuffer(value_offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     content = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     is_body = np.ones(len(content), np.bool_)
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from flintmq.arrow.formats import ddl
 from flintmq.arrow.formats.decoder import Decoder, SchemaError
 from flintmq.arrow.formats.json import schema as json_schema
-from flintmq.arrow.formats.schema_registry import HttpSchemas, SchemaFolder, SchemaType
+from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, SchemaDirectory, SchemaType
 
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -81,12 +81,12 @@ def _framed(
 ) -> Decoder:
     from flintmq.arrow.formats.framed_decoder import FramedDecoder
 
-    schemas: HttpSchemas | SchemaFolder
+    schemas: HttpSchemaRegistry | SchemaDirectory
     if "://" in registry:
-        schemas = HttpSchemas(registry)
+        schemas = HttpSchemaRegistry(registry)
         found = [] if subject is None else schemas.ids_of(subject)
     else:
-        schemas = SchemaFolder(registry)
+        schemas = SchemaDirectory(registry)
         found = schemas.ids_of(subject or "")
     if not (wanted := [*found, *ids]):
         raise SchemaError(

@@ -43,26 +43,26 @@ class SchemaType(StrEnum):
     PROTOBUF = "protobuf"
 
 
-class Registered(NamedTuple):
+class RegisteredSchema(NamedTuple):
     kind: SchemaType
     text: str
     references: dict[str, str]
     """Texts of other schemas by the names that this one has for them, each after those that it refers to."""
 
 
-class Schemas(Protocol):
-    def by_id(self, schema_id: int) -> Registered | None: ...
+class SchemaSource(Protocol):
+    def by_id(self, schema_id: int) -> RegisteredSchema | None: ...
 
     def ids_of(self, subject: str) -> list[int]:
         """Of all its versions, oldest first. SchemaError if there is no such subject."""
 
 
 @dataclass
-class HttpSchemas:
+class HttpSchemaRegistry:
     url: str
     """May begin with a name and a password, as in `http://name:password@host:8081`."""
     timeout_s: float = _TIMEOUT_S
-    _known: dict[int, Registered | None] = field(default_factory=dict, repr=False)
+    _known: dict[int, RegisteredSchema | None] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -77,7 +77,7 @@ class HttpSchemas:
         known = {schema_id: one for schema_id, one in self._known.items() if one is not None}
         return {**self.__dict__, "_known": known}
 
-    def by_id(self, schema_id: int) -> Registered | None:
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
         if schema_id not in self._known:
             if sum(one is None for one in self._known.values()) >= _UNKNOWN_MAX:
                 raise RegistryError(
@@ -104,10 +104,10 @@ class HttpSchemas:
                 self._known[ids[-1]] = self._registered(answer)
         return ids
 
-    def _registered(self, answer: Any) -> Registered:
+    def _registered(self, answer: Any) -> RegisteredSchema:
         text, references = str(_member(answer, "schema")), dict[str, str]()
         self._add_references(answer, references)
-        return Registered(_kind(answer), text, references)
+        return RegisteredSchema(_kind(answer), text, references)
 
     def _add_references(self, answer: Any, found: dict[str, str]) -> None:
         for one in answer.get("references") or ():
@@ -169,10 +169,10 @@ class HttpSchemas:
 
 
 @dataclass(frozen=True)
-class SchemaFolder:
+class SchemaDirectory:
     path: str
 
-    def by_id(self, schema_id: int) -> Registered | None:
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
         for suffix, kind in (
             (".avsc", SchemaType.AVRO),
             (".json", SchemaType.JSON),
@@ -180,7 +180,7 @@ class SchemaFolder:
         ):
             try:
                 with open(os.path.join(self.path, f"{schema_id}{suffix}"), encoding="utf-8") as file:
-                    return Registered(kind, file.read(), {})
+                    return RegisteredSchema(kind, file.read(), {})
             except FileNotFoundError:
                 continue
             except (OSError, UnicodeDecodeError) as why:

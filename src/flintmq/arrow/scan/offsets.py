@@ -23,39 +23,39 @@ _EXAMPLE: Final = '{"topic": {"0": 23, "1": -2}}'
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
+class EdgeBound:
     """The start (EARLIEST) or the end (LATEST) of every partition."""
 
     marker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class OffsetsBound:
     """An offset for each partition; EARLIEST and LATEST may stand for one."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class TimestampBound:
     """The first record at or after a time: one for all partitions, or one for each."""
 
     timestamp_ms: int | None
     by_partition: Offsets
 
 
-Bound = Everywhere | Listed | AtTime
+Bound = EdgeBound | OffsetsBound | TimestampBound
 """Where reading starts, or where it ends."""
 
-FROM_EARLIEST: Final = Everywhere(EARLIEST)
-FROM_LATEST: Final = Everywhere(LATEST)
+FROM_EARLIEST: Final = EdgeBound(EARLIEST)
+FROM_LATEST: Final = EdgeBound(LATEST)
 
 
 def is_repeatable(bound: Bound, *, late_is_latest: bool) -> bool:
     """Whether asking again, after more was written, gives the same offsets (retention apart)."""
-    if isinstance(bound, Listed):
+    if isinstance(bound, OffsetsBound):
         return LATEST not in bound.offsets.values()
-    return bound == FROM_EARLIEST or (isinstance(bound, AtTime) and not late_is_latest)
+    return bound == FROM_EARLIEST or (isinstance(bound, TimestampBound) and not late_is_latest)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -122,7 +122,7 @@ def names(partitions: Iterable[TopicPartition]) -> str:
 
 def backlog(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
     """How many offsets lie between the two."""
-    return sum(max(0, offset - start.get(place, offset)) for place, offset in end.items())
+    return sum(max(0, offset - start.get(partition, offset)) for partition, offset in end.items())
 
 
 def share(
@@ -134,20 +134,23 @@ def share(
     the business of a limit: its end stays.
     """
     sizes = {
-        place: end[place] - start.get(place, end[place])
-        for place in sorted(end)
-        if end[place] > start.get(place, end[place])
+        partition: end[partition] - start.get(partition, end[partition])
+        for partition in sorted(end)
+        if end[partition] > start.get(partition, end[partition])
     }
     total = sum(sizes.values())
     if total <= offsets_max:
         return dict(end)
-    parts = {place: size * offsets_max // total for place, size in sizes.items()}
+    parts = {partition: size * offsets_max // total for partition, size in sizes.items()}
     # What rounding left over goes to those that lost most by it.
     left = offsets_max - sum(parts.values())
-    by_loss = sorted(sizes, key=lambda place: (-(sizes[place] * offsets_max % total), place))
-    for place in by_loss[:left]:
-        parts[place] += 1
-    return {place: start[place] + parts[place] if place in sizes else offset for place, offset in end.items()}
+    by_loss = sorted(sizes, key=lambda partition: (-(sizes[partition] * offsets_max % total), partition))
+    for partition in by_loss[:left]:
+        parts[partition] += 1
+    return {
+        partition: start[partition] + parts[partition] if partition in sizes else offset
+        for partition, offset in end.items()
+    }
 
 
 def _not_offsets(what: str) -> ConfigurationError:

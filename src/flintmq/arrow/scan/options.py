@@ -16,9 +16,9 @@ from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.scan.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
-    AtTime,
     Bound,
-    Listed,
+    OffsetsBound,
+    TimestampBound,
     parse_assignment,
     parse_json,
 )
@@ -228,12 +228,12 @@ def _bound(given: _Given, way: str) -> Bound | None:
     at_time, at_times, at_offsets = f"{way}Timestamp", f"{way}OffsetsByTimestamp", f"{way}Offsets"
     timestamp = given.parsed(at_time, _timestamp_ms, None)
     if timestamp is not None:
-        return AtTime(timestamp, {})
+        return TimestampBound(timestamp, {})
     if (times := given.get(at_times)) is not None:
         by_partition = parse_json(times, what=at_times)
         if any(time < 0 for time in by_partition.values()):
             raise ConfigurationError(f"{at_times} takes milliseconds since 1970, none below 0")
-        return AtTime(None, by_partition)
+        return TimestampBound(None, by_partition)
     offsets = given.get(at_offsets)
     if offsets is None:
         return None
@@ -248,11 +248,11 @@ def _bound(given: _Given, way: str) -> Bound | None:
     listed = parse_json(offsets, what=at_offsets)
     if any(offset < EARLIEST for offset in listed.values()):
         raise ConfigurationError(f"{at_offsets}: an offset is 0 or more, or -1 (latest), or -2 (earliest)")
-    return Listed(listed)
+    return OffsetsBound(listed)
 
 
 def _lists(bound: Bound | None, marker: int) -> bool:
-    return isinstance(bound, Listed) and marker in bound.offsets.values()
+    return isinstance(bound, OffsetsBound) and marker in bound.offsets.values()
 
 
 def _group(given: _Given) -> str | None:

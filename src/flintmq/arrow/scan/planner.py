@@ -18,11 +18,11 @@ from flintmq.arrow.scan.offset_range import OffsetRange, split
 from flintmq.arrow.scan.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
-    AtTime,
     Bound,
-    Everywhere,
-    Listed,
+    EdgeBound,
     Offsets,
+    OffsetsBound,
+    TimestampBound,
     check_complete,
     names,
 )
@@ -84,7 +84,9 @@ class Planner:
         assigned = self._options.topics.partitions
         if not assigned:
             return sorted(there)
-        if missing := [place for place in assigned if place[0] in topics and place not in there]:
+        if missing := [
+            partition for partition in assigned if partition[0] in topics and partition not in there
+        ]:
             raise ConfigurationError(f"assign names partitions that are not there: {names(missing)}")
         return sorted(set(assigned) & set(there))
 
@@ -97,7 +99,7 @@ class Planner:
     def since(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Offsets:
         """The first visible record at or after a time, where there is one."""
         found = offsets(self._client, partitions, timestamp_ms, read_committed=self._options.read_committed)
-        return {place: offset for place, offset in found.items() if offset != _NOT_FOUND}
+        return {partition: offset for partition, offset in found.items() if offset != _NOT_FOUND}
 
     # ---- where to start and to end
 
@@ -105,10 +107,10 @@ class Planner:
         self, partitions: Sequence[TopicPartition], bound: Bound, known: Known = NOTHING_KNOWN
     ) -> Offsets:
         """`known` are starts and ends that need not be asked for again."""
-        if not isinstance(bound, AtTime):
+        if not isinstance(bound, TimestampBound):
             return self._offsets_of(partitions, bound, known)
         found = self._offsets_at(partitions, bound)
-        late = [place for place in partitions if place not in found]
+        late = [partition for partition in partitions if partition not in found]
         if late and not self._options.late_start_is_latest:
             raise ConfigurationError(
                 f"no record is so late as the starting time in {names(late)}; set "
@@ -117,34 +119,35 @@ class Planner:
         return {**self._offsets_of(late, FROM_LATEST, known), **found}
 
     def end(self, partitions: Sequence[TopicPartition], bound: Bound, known: Known) -> Offsets:
-        if not isinstance(bound, AtTime):
+        if not isinstance(bound, TimestampBound):
             return self._offsets_of(partitions, bound, known)
         latest = self._offsets_of(partitions, FROM_LATEST, known)
         found = self._offsets_at(partitions, bound)
-        return {place: min(found.get(place, end), end) for place, end in latest.items()}
+        return {partition: min(found.get(partition, end), end) for partition, end in latest.items()}
 
     def _offsets_of(
-        self, partitions: Sequence[TopicPartition], bound: Everywhere | Listed, known: Known
+        self, partitions: Sequence[TopicPartition], bound: EdgeBound | OffsetsBound, known: Known
     ) -> Offsets:
         given = (
-            {place: bound.offsets[place] for place in partitions}
-            if isinstance(bound, Listed)
+            {partition: bound.offsets[partition] for partition in partitions}
+            if isinstance(bound, OffsetsBound)
             else dict.fromkeys(partitions, bound.marker)
         )
         for marker, ask in ((EARLIEST, self.earliest), (LATEST, self.latest)):
-            marked = [place for place, offset in given.items() if offset == marker]
+            marked = [partition for partition, offset in given.items() if offset == marker]
             if marked:
                 told = known[marker] if marker in known else ask(marked)
-                given |= {place: told[place] for place in marked}
+                given |= {partition: told[partition] for partition in marked}
         return given
 
-    def _offsets_at(self, partitions: Sequence[TopicPartition], bound: AtTime) -> Offsets:
+    def _offsets_at(self, partitions: Sequence[TopicPartition], bound: TimestampBound) -> Offsets:
         if bound.timestamp_ms is not None:
             return self.since(partitions, bound.timestamp_ms)
         found: Offsets = {}
-        for timestamp in sorted({bound.by_partition[place] for place in partitions}):
+        for timestamp in sorted({bound.by_partition[partition] for partition in partitions}):
             found |= self.since(
-                [place for place in partitions if bound.by_partition[place] == timestamp], timestamp
+                [partition for partition in partitions if bound.by_partition[partition] == timestamp],
+                timestamp,
             )
         return found
 
@@ -158,20 +161,26 @@ class Planner:
         # Before filters: which partitions are to be listed does not depend on the query.
         check_bound(options.starting, partitions, way="starting")
         check_bound(options.ending, partitions, way="ending")
-        wanted = [place for place in partitions if narrowing.admits(*place)]
+        wanted = [partition for partition in partitions if narrowing.admits(*partition)]
         earliest, latest = self.earliest(wanted), self.latest(wanted)
         known = {EARLIEST: earliest, LATEST: latest}
         start = self.start(wanted, options.starting or FROM_EARLIEST, known)
         end = self.end(wanted, options.ending, known)
         since = {} if narrowing.since_ms is None else self.since(wanted, narrowing.since_ms)
         ranges = []
-        for place in wanted:
-            low, high = self._kept(place, start[place], end[place], earliest[place], latest[place])
+        for partition in wanted:
+            low, high = self._kept(
+                partition,
+                start[partition],
+                end[partition],
+                earliest[partition],
+                latest[partition],
+            )
             if narrowing.since_ms is not None:
-                low = max(low, since.get(place, high))
+                low = max(low, since.get(partition, high))
             low, high = max(low, narrowing.start), min(high, narrowing.end)
             if low < high:
-                ranges.append(OffsetRange(place[0], topics[place[0]].id, place[1], low, high))
+                ranges.append(OffsetRange(partition[0], topics[partition[0]].id, partition[1], low, high))
         return self.tasks(
             ranges,
             bytes_per_offset=self._bytes_per_offset(ranges, earliest, latest),
@@ -179,15 +188,15 @@ class Planner:
         )
 
     def _kept(
-        self, place: TopicPartition, start: int, end: int, earliest: int, latest: int
+        self, partition: TopicPartition, start: int, end: int, earliest: int, latest: int
     ) -> tuple[int, int]:
         """What of a range is there; what is not is reported."""
         fail = self._options.fail_on_loss
         if start < earliest:
-            lost = span(*place, start, min(end, earliest))
+            lost = span(*partition, start, min(end, earliest))
             report_loss(f"{lost} are deleted: the partition begins at {earliest}", fail=fail)
         if end > latest or start > latest:
-            lost = span(*place, max(start, latest), max(end, start + 1))
+            lost = span(*partition, max(start, latest), max(end, start + 1))
             report_loss(f"{lost} are not there: the partition ends before {latest}", fail=fail)
         return max(start, earliest), min(end, latest)
 
@@ -203,9 +212,9 @@ class Planner:
             # A client may read a topic without being allowed to see the disks: then a partition is one task.
             return {}
         return {
-            place: size / (latest[place] - earliest[place])
-            for place, size in told.items()
-            if latest.get(place, 0) > earliest.get(place, 0)
+            partition: size / (latest[partition] - earliest[partition])
+            for partition, size in told.items()
+            if latest.get(partition, 0) > earliest.get(partition, 0)
         }
 
     @property
@@ -226,12 +235,12 @@ class Planner:
         found = self._segments.find(ranges)
         pieces: list[OffsetRange] = []
         for one in ranges:
-            place = (one.topic, one.partition)
-            expected = (bytes_per_offset or {}).get(place)
-            if place not in found:
+            partition = (one.topic, one.partition)
+            expected = (bytes_per_offset or {}).get(partition)
+            if partition not in found:
                 pieces += one.cut(ceil(one.size * (expected or 0.0) / TASK_BYTES))
                 continue
-            files = found[place].files
+            files = found[partition].files
             for left in recent(one, files, since_ms):
                 if self._is_split_by_bytes:
                     pieces += cut_by_bytes(left, files, task_bytes=TASK_BYTES, bytes_per_offset=expected)
@@ -244,7 +253,7 @@ class Planner:
 
 def check_bound(bound: Bound | None, partitions: Sequence[TopicPartition], *, way: str) -> None:
     """A list of offsets or times must fit the partitions that are read."""
-    if isinstance(bound, Listed):
+    if isinstance(bound, OffsetsBound):
         check_complete(bound.offsets, partitions, what=f"{way}Offsets")
-    elif isinstance(bound, AtTime) and bound.timestamp_ms is None:
+    elif isinstance(bound, TimestampBound) and bound.timestamp_ms is None:
         check_complete(bound.by_partition, partitions, what=f"{way}OffsetsByTimestamp")

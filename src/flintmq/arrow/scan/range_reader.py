@@ -94,8 +94,8 @@ class _RangeReader:
         except RequestError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-        place = (self._wanted.topic, self._wanted.partition)
-        start = offsets(self._client, [place], EARLIEST)[place]
+        partition = (self._wanted.topic, self._wanted.partition)
+        start = offsets(self._client, [partition], EARLIEST)[partition]
         if start > self.position:
             self._lose(min(start, self._wanted.end), f"they are deleted, the partition begins at {start}")
         else:
@@ -111,7 +111,7 @@ class _RangeReader:
         """Move behind the data, and choose how much to fetch next."""
         if not data:
             return
-        next_offset, size = whole_part(data)
+        next_offset, size = whole_batches(data)
         if next_offset <= self.position:
             raise CorruptionError(
                 f"{self._wanted.topic}-{self._wanted.partition}: what the broker sent for offset {self.position} "
@@ -128,7 +128,7 @@ class _RangeReader:
         aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
         wanted = self._wanted._replace(start=start)
         for part in decoded_parts(data, wanted, self._columns, self._options, aborted=aborted):
-            yield from bounded(part.batch)
+            yield from bounded_slices(part.batch)
 
 
 def decoded_parts(
@@ -154,13 +154,13 @@ def decoded_parts(
     )
 
 
-class WholePart(NamedTuple):
+class WholeBatches(NamedTuple):
     next_offset: int
     """Behind the last whole batch; 0 if there is none."""
     size: int
 
 
-def whole_part(data: memoryview) -> WholePart:
+def whole_batches(data: memoryview) -> WholeBatches:
     """What of a fetch's data are whole batches, by their headers; nonsense is left to the decoder."""
     position = next_offset = 0
     while position + HEADER_SIZE <= len(data):
@@ -169,10 +169,10 @@ def whole_part(data: memoryview) -> WholePart:
         if length < HEADER_SIZE - LENGTH_END or end > len(data):
             break
         position, next_offset = end, base_offset + last_delta + 1
-    return WholePart(next_offset, position)
+    return WholeBatches(next_offset, position)
 
 
-def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def bounded_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Slices of at most ROWS_MAX rows and about BYTES_MAX bytes, without copying; nothing of an empty batch."""
     rows = batch.num_rows
     if not rows:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from flintmq.arrow.scan.range_reader import whole_part
+from flintmq.arrow.scan.range_reader import whole_batches
 from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File, read_file
 from flintmq.effects.real import RealDisk
@@ -33,11 +33,11 @@ PIECE_BYTES: Final = 16 * 1024 * 1024
 _DISK: Final = RealDisk()
 
 
-class Unusable(FlintError):
+class UnusableSegment(FlintError):
     """This segment cannot be read from its file, or not from here on; the message says why."""
 
 
-class SegmentPiece(NamedTuple):
+class SegmentChunk(NamedTuple):
     data: memoryview
     """Whole batches."""
     base_offset: int
@@ -54,17 +54,17 @@ def open_segment(segment: SegmentFile, topic_id: bytes) -> File:
         # for it, the file was the old topic's too.
         found_id = decode_metadata(read_file(_DISK, owner))
     except OSError as error:
-        raise Unusable(f"{error.filename}: {error.strerror}") from error
+        raise UnusableSegment(f"{error.filename}: {error.strerror}") from error
     size = file.size()
     if found_id == topic_id and size == segment.size:
         return file
     file.close()
     if found_id != topic_id:
-        raise Unusable(f"{owner} names another topic")
-    raise Unusable(f"{segment.path} has {size} bytes, not {segment.size}: it was replaced")
+        raise UnusableSegment(f"{owner} names another topic")
+    raise UnusableSegment(f"{segment.path} has {size} bytes, not {segment.size}: it was replaced")
 
 
-def pieces(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterator[SegmentPiece]:
+def read_chunks(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterator[SegmentChunk]:
     """The batches that hold the offsets from `start` on and below `end`, and a few around them."""
     position = _start_position(file, segment, start)
     while position < segment.size:
@@ -76,26 +76,28 @@ def pieces(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterato
         position += len(piece.data)
 
 
-def _piece(file: File, segment: SegmentFile, position: int) -> SegmentPiece:
+def _piece(file: File, segment: SegmentFile, position: int) -> SegmentChunk:
     """About PIECE_BYTES, at least one batch."""
     left = segment.size - position
     data = _read(file, segment, position, min(PIECE_BYTES, left))
-    whole = whole_part(data)
+    whole = whole_batches(data)
     if not whole.size and len(data) >= HEADER_SIZE and len(data) < (size := read_header(data).size) <= left:
         data = _read(file, segment, position, size)
-        whole = whole_part(data)
+        whole = whole_batches(data)
     if not whole.size:
-        raise Unusable(f"{segment.path} holds something else than a batch at byte {position}")
-    return SegmentPiece(data[: whole.size], read_header(data).base_offset, whole.next_offset)
+        raise UnusableSegment(f"{segment.path} holds something else than a batch at byte {position}")
+    return SegmentChunk(data[: whole.size], read_header(data).base_offset, whole.next_offset)
 
 
 def _read(file: File, segment: SegmentFile, position: int, size: int) -> memoryview:
     try:
         data = file.pread(size, position)
     except OSError as error:
-        raise Unusable(f"{segment.path} cannot be read at byte {position}: {error.strerror}") from error
+        raise UnusableSegment(
+            f"{segment.path} cannot be read at byte {position}: {error.strerror}"
+        ) from error
     if len(data) < size:
-        raise Unusable(f"{segment.path} was cut to {position + len(data)} bytes")
+        raise UnusableSegment(f"{segment.path} was cut to {position + len(data)} bytes")
     return memoryview(data)
 
 

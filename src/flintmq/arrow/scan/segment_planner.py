@@ -1,7 +1,7 @@
 """Complete segments in a plan: asked for at the brokers, left out if all too old, given to the tasks as files.
 
     found = SegmentFinder(client, options).find(ranges)
-    task = with_files(piece, found[piece.topic, piece.partition])
+    task = with_files(wanted, found[wanted.topic, wanted.partition])
 
 Invariant: a task's files lie in its range of offsets, ascending, each once; what they do not cover is fetched. So a
 segment that is not told of costs time, never a row. Files are opened here only to see whether this machine has them.
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from flintmq.arrow.scan.offset_range import TASKS_MAX, OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
-from flintmq.arrow.scan.segment_file import Unusable, open_segment
+from flintmq.arrow.scan.segment_file import UnusableSegment, open_segment
 from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile, describe_segments
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NotFlintMQ
@@ -42,7 +42,7 @@ class FileTask(NamedTuple):
 Task = OffsetRange | FileTask
 
 
-class Found(NamedTuple):
+class LocatedSegments(NamedTuple):
     files: PartitionFiles
     are_used: bool
     """Whether tasks are told of them. Where they begin and end, and how large they are, says something anyway."""
@@ -57,16 +57,16 @@ class SegmentFinder:
         self._is_asked = options.segments is not Segments.NEVER
         self._has_answered = False
 
-    def find(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Found]:
+    def find(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, LocatedSegments]:
         """By partition; those that have no complete segments in their range are not there."""
         if not self._is_asked or not ranges:
             return {}
         files = self._ask(ranges)
         planned = {(one.topic, one.partition): one.topic_id for one in ranges}
         return {
-            place: Found(one, self._options.segments is Segments.ALWAYS or _is_here(one))
-            for place, one in files.items()
-            if one.topic_id == planned[place]
+            partition: LocatedSegments(one, self._options.segments is Segments.ALWAYS or _is_here(one))
+            for partition, one in files.items()
+            if one.topic_id == planned[partition]
         }
 
     def _ask(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionFiles]:
@@ -111,49 +111,51 @@ def recent(one: OffsetRange, files: PartitionFiles, since_ms: int | None) -> lis
 def cut_by_bytes(
     one: OffsetRange, files: PartitionFiles, *, task_bytes: int, bytes_per_offset: float | None = None
 ) -> list[OffsetRange]:
-    """In pieces of about the same number of bytes, however unevenly offsets are spread over the files.
+    """Cut the range into ranges of about the same number of bytes, however unevenly files hold offsets.
 
     `bytes_per_offset` is for what is in no file; without it, that is taken to be like the files.
     """
     if bytes_per_offset is None:
         offsets = sum(segment.end_offset - segment.base_offset for segment in files.segments)
         bytes_per_offset = sum(segment.size for segment in files.segments) / max(1, offsets)
-    stretches = list(_stretches(one, files, bytes_per_offset))
-    total = sum(size for _, _, size in stretches)
+    parts = list(sized_parts(one, files.segments, bytes_per_offset))
+    total = sum(size for _, _, size in parts)
     count = min(ceil(total / task_bytes), TASKS_MAX)
     edges, before = [one.start], 0.0
-    for start, end, size in stretches:
+    for start, end, size in parts:
         while len(edges) < count and (due := total * len(edges) / count - before) < size:
             edges.append(start + int((end - start) * due / size))
         before += size
     return [one._replace(start=start, end=end) for start, end in pairwise((*edges, one.end)) if start < end]
 
 
-def with_files(piece: OffsetRange, found: Found | None) -> Task:
-    """The task that reads a piece, with the files that it may use."""
+def with_files(wanted: OffsetRange, found: LocatedSegments | None) -> Task:
+    """Return the task that reads the range, with the files that it may use."""
     if found is None or not found.are_used:
-        return piece
+        return wanted
     files = found.files
-    segments = tuple(one for one in files.segments if _overlaps(piece, one.base_offset, one.end_offset))
+    segments = tuple(one for one in files.segments if _overlaps(wanted, one.base_offset, one.end_offset))
     if not segments:
-        return piece
-    aborted = tuple(one for one in files.aborted if _overlaps(piece, one.first_offset, one.last_offset + 1))
-    return FileTask(piece, segments, aborted)
+        return wanted
+    aborted = tuple(one for one in files.aborted if _overlaps(wanted, one.first_offset, one.last_offset + 1))
+    return FileTask(wanted, segments, aborted)
 
 
-def _stretches(
-    one: OffsetRange, files: PartitionFiles, bytes_per_offset: float
+def sized_parts(
+    one: OffsetRange, segments: Sequence[SegmentFile], bytes_per_offset: float
 ) -> Iterator[tuple[int, int, float]]:
-    """All of the range in order, with the bytes that each part takes."""
+    """Yield the segments in the range and what lies between them, in order: start, end and about its bytes."""
     position = one.start
-    for segment in files.segments:
-        if not _overlaps(one, segment.base_offset, segment.end_offset):
+    for segment in segments:
+        start, end = max(position, segment.base_offset), min(one.end, segment.end_offset)
+        if start >= end:
             continue
-        start, end = max(one.start, segment.base_offset), min(one.end, segment.end_offset)
-        yield position, start, (start - position) * bytes_per_offset
+        if position < start:
+            yield position, start, (start - position) * bytes_per_offset
         yield start, end, segment.size * (end - start) / (segment.end_offset - segment.base_offset)
         position = end
-    yield position, one.end, (one.end - position) * bytes_per_offset
+    if position < one.end:
+        yield position, one.end, (one.end - position) * bytes_per_offset
 
 
 def _overlaps(one: OffsetRange, start: int, end: int) -> bool:
@@ -165,6 +167,6 @@ def _is_here(files: PartitionFiles) -> bool:
     try:
         with closing(open_segment(files.segments[0], files.topic_id)):
             return True
-    except Unusable as why:
+    except UnusableSegment as why:
         logger.debug("segments are not read from files: %s", why)
         return False

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
-from flintmq.arrow.scan.range_reader import bounded, decoded_parts, read_range
-from flintmq.arrow.scan.segment_file import SegmentPiece, Unusable, open_segment, pieces
+from flintmq.arrow.scan.range_reader import bounded_slices, decoded_parts, read_range
+from flintmq.arrow.scan.segment_file import SegmentChunk, UnusableSegment, open_segment, read_chunks
 from flintmq.arrow.scan.segment_planner import FileTask, Task
 from flintmq.arrow.worker_gc import freeze_imports
 from flintmq.client.admin.segments import SegmentFile
@@ -51,7 +51,7 @@ class _TaskReader:
             for segment in self._task.segments:
                 try:
                     file = open_segment(segment, self._wanted.topic_id)
-                except Unusable as why:
+                except UnusableSegment as why:
                     # Left behind the position, for the next fetch to take with what else is to be fetched.
                     self._failures.append(str(why))
                     continue
@@ -73,15 +73,15 @@ class _TaskReader:
         """What the file gives; if it fails, the position says how far that went."""
         end = min(segment.end_offset, self._wanted.end)
         try:
-            for piece in pieces(file, segment, start=self._position, end=end):
+            for piece in read_chunks(file, segment, start=self._position, end=end):
                 yield from self._decoded(piece, end)
-        except (Unusable, CorruptionError) as why:
+        except (UnusableSegment, CorruptionError) as why:
             self._failures.append(str(why))
         else:
             # Nothing may be at the end: compaction and markers leave gaps.
             self._position = end
 
-    def _decoded(self, piece: SegmentPiece, end: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, piece: SegmentChunk, end: int) -> Iterator[pa.RecordBatch]:
         parts = decoded_parts(
             piece.data,
             self._wanted._replace(start=self._position, end=end),
@@ -95,7 +95,7 @@ class _TaskReader:
             ),
         )
         for part in parts:
-            yield from bounded(part.batch)
+            yield from bounded_slices(part.batch)
             self._position = part.next_offset
 
     def _tell(self) -> None:

@@ -39,7 +39,7 @@ class WriteError(FlintError):
     """A batch that could not be written; nothing of it is visible unless the message says so."""
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a task has done for its part of a batch."""
 
     query: str
@@ -98,7 +98,7 @@ class ExactlyOnce:
 
     # ---- driver
 
-    def commit(self, results: Sequence[Written]) -> None:
+    def commit(self, results: Sequence[WriteResult]) -> None:
         """All tasks have done their part: let it be seen. May be called again, and again after a kill."""
         if not results:
             return
@@ -165,7 +165,7 @@ class ExactlyOnce:
                 "the broker wait longer (transaction.max.timeout.ms)"
             )
 
-    def abort(self, results: Sequence[Written]) -> None:
+    def abort(self, results: Sequence[WriteResult]) -> None:
         """The job failed, or `commit` did: end what no decision names."""
         if not results:
             return

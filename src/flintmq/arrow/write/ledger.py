@@ -76,14 +76,14 @@ class Ledger:
             topic = self._client.topic(self._topic)
         except NoSuchTopic:
             return None
-        place = (self._topic, _PARTITION)
-        end = offsets(self._client, [place], LATEST)[place]
+        partition = (self._topic, _PARTITION)
+        end = offsets(self._client, [partition], LATEST)[partition]
         start = end
         window = _FIRST_WINDOW
         wanted = query.encode(), _void_key(query)
         found: dict[bytes, Record] = {}
         while start > 0 and wanted[0] not in found:
-            earliest = offsets(self._client, [place], EARLIEST)[place]
+            earliest = offsets(self._client, [partition], EARLIEST)[partition]
             if start <= earliest:
                 break
             behind, start = start, max(earliest, start - window)

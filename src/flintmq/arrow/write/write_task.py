@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from flintmq.arrow.worker_gc import freeze_imports
-from flintmq.arrow.write.exactly_once import ExactlyOnce, Written
+from flintmq.arrow.write.exactly_once import ExactlyOnce, WriteResult
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.retries import ATTEMPTS
@@ -41,16 +41,16 @@ def write_at_least_once(options: SinkOptions, task: WriteTask, batches: Iterable
 
 def write_once(
     options: SinkOptions, query: str, batch: int, task: WriteTask, batches: Iterable[pa.RecordBatch]
-) -> Written:
+) -> WriteResult:
     """The rows are in the log, in a transaction that the driver is to end; or the batch was decided before."""
     with _client(options) as client:
         exactly_once = _exactly_once(options, client)
         if exactly_once.is_decided(query, batch):
-            return Written(query, batch, 0, None, was_decided=True)
+            return WriteResult(query, batch, 0, None, was_decided=True)
         iterator = iter(batches)
         first = next((one for one in iterator if one.num_rows), None)
         if first is None:
-            return Written(query, batch, 0, None)
+            return WriteResult(query, batch, 0, None)
         transaction = exactly_once.begin(
             query, partition=task.partition, attempt=task.attempt, timeout_ms=options.transaction_timeout_ms
         )
@@ -59,16 +59,16 @@ def write_once(
         except Exception:
             _give_up(options, transaction)
             raise
-        return Written(query, batch, count, transaction)
+        return WriteResult(query, batch, count, transaction)
 
 
-def commit(options: SinkOptions, results: Sequence[Written]) -> None:
+def commit(options: SinkOptions, results: Sequence[WriteResult]) -> None:
     if results:
         with _client(options, attempts=_attempts(options)) as client:
             _exactly_once(options, client).commit(results)
 
 
-def abort(options: SinkOptions, results: Sequence[Written]) -> None:
+def abort(options: SinkOptions, results: Sequence[WriteResult]) -> None:
     if results:
         with _client(options) as client:
             _exactly_once(options, client).abort(results)

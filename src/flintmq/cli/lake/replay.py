@@ -72,11 +72,11 @@ def command(
     command; what was synced since then comes too.
     """
     check_installed()
-    from flintmq.lake.replay.replay import Selection, replay
+    from flintmq.lake.replay.replay import ReplaySelection, replay
     from flintmq.lake.syncing.options import make_options, parse_store_settings
 
-    whole = Selection()
-    selection = Selection(
+    whole = ReplaySelection()
+    selection = ReplaySelection(
         start_offset=whole.start_offset if start_offset is None else start_offset,
         end_offset=whole.end_offset if end_offset is None else end_offset,
         since_ms=None if since is None else _moment_ms("--since", since),

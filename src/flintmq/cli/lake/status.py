@@ -12,7 +12,7 @@ from flintmq.cli.common.output import many, print_json, print_table, size
 from flintmq.cli.lake.options import check_installed, place_options
 
 if TYPE_CHECKING:
-    from flintmq.lake.status import Contents, TableStatus
+    from flintmq.lake.status import TableContents, TableStatus
 
 
 @click.command(
@@ -85,7 +85,7 @@ def _show(one: TableStatus) -> None:
     )
 
 
-def _words(contents: Contents) -> str:
+def _words(contents: TableContents) -> str:
     return f"{many(contents.rows, 'row')} in {many(contents.files, 'file')}, {size(contents.size)}"
 
 

@@ -22,7 +22,7 @@ from flintmq.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flintmq.lake.syncing.metrics import Commit, SyncMetrics
+    from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 
 _CONTINUOUS_S = 1.0
 
@@ -139,17 +139,17 @@ def command(
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     spark = open_session(master, remote)
-    from flintmq.lake.syncing.metrics import SyncMetrics, write_figures
-    from flintmq.lake.syncing.piece_runner import Stopped
+    from flintmq.lake.syncing.metrics import SyncMetrics, write_metrics_file
+    from flintmq.lake.syncing.range_runner import SyncStopped
     from flintmq.lake.syncing.sync import Sync
 
     metrics = SyncMetrics()
 
     def write_metrics() -> None:
         if metrics_file is not None:
-            write_figures(metrics_file, metrics.text())
+            write_metrics_file(metrics_file, metrics.text())
 
-    def shown(commit: Commit) -> None:
+    def shown(commit: TableCommit) -> None:
         progress.clear()
         _show(commit, as_json=as_json)
 
@@ -164,13 +164,13 @@ def command(
                 sync.follow(interval_s=interval_s, on_sync=write_metrics)
             elif not sync.run().commits and not as_json:
                 note("nothing new")
-        except Stopped as stopped:
+        except SyncStopped as stopped:
             note(str(stopped))
         finally:
             write_metrics()
 
 
-def _show(commit: Commit, *, as_json: bool) -> None:
+def _show(commit: TableCommit, *, as_json: bool) -> None:
     if as_json:
         # A line each: whoever reads them need not wait for the end, which may not come.
         fields = {

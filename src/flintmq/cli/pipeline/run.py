@@ -81,7 +81,7 @@ def command(
     pipeline = load_to_run(file, bootstrap)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     from flintmq.http.metrics_server import MetricsServer
-    from flintmq.pipeline.runtime.metrics import figures_text
+    from flintmq.pipeline.runtime.metrics import metrics_text
 
     latest: list[RunProgress] = []
 
@@ -98,7 +98,7 @@ def command(
         if metrics_port is not None:
             server = stack.enter_context(
                 MetricsServer(
-                    lambda: figures_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
+                    lambda: metrics_text(pipeline.name, latest[0]) if latest else "", port=metrics_port
                 )
             )
             note(f"figures at http://127.0.0.1:{server.port}/metrics")

@@ -21,16 +21,16 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
-from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
-from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, Checked, TableAudit
-from flintmq.lake.audit.task import AuditTask, audit_stretch
+from flintmq.lake.audit.planning import OffsetBounds, PartitionSection, SourcePartition, plan_sections
+from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, SectionAudit, TableAudit
+from flintmq.lake.audit.task import AuditTask, audit_section
 from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
-from flintmq.lake.syncing.quarantine import Pending
-from flintmq.lake.syncing.row_decoder import Shaper
+from flintmq.lake.syncing.quarantine import PendingQuarantine
+from flintmq.lake.syncing.row_decoder import RowDecoder
 from flintmq.lake.syncing.synced_table import table_of
-from flintmq.lake.syncing.table_decoding import kept_decoding, shaper_of
+from flintmq.lake.syncing.table_decoding import kept_decoding, row_decoder_of
 from flintmq.lake.tables.data_file import DataFile, FileName
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
@@ -149,76 +149,76 @@ class _Audit:
         by_partition: Mapping[int, Sequence[DataFile]],
         problems: list[AuditProblem],
         on_progress: OnProgress,
-    ) -> list[Checked]:
-        shaper = self._shaper(state)
-        quarantine = self._quarantine(state) if not shaper.is_raw else None
+    ) -> list[SectionAudit]:
+        row_decoder = self._row_decoder(state)
+        quarantine = self._quarantine(state) if not row_decoder.is_raw else None
         ends = _partitions(state.progress.get(self._topic))
-        stretches, found = self._planned(view, by_partition, ends)
+        sections, found = self._planned(view, by_partition, ends)
         problems += found
         common = (
             AuditTask(
-                stretch=stretches[0],
+                section=sections[0],
                 task=None,
                 source=self._source,
                 store=open_store(table.location, self._options.store),
-                shaper=shaper,
+                row_decoder=row_decoder,
                 poison_store=None if quarantine is None else quarantine.store,
                 is_compacted=self._is_compacted(),
             )
-            if stretches
+            if sections
             else None
         )
-        done: list[Checked] = []
+        done: list[SectionAudit] = []
         for _ in range(_ROUNDS_MAX):
-            if common is None or not stretches:
+            if common is None or not sections:
                 return done
             tasks = [
-                replace(common, stretch=one, task=task, poison=_within(quarantine, one))
-                for one, task in zip(stretches, self._tasks(stretches), strict=True)
+                replace(common, section=one, task=task, poison=_within(quarantine, one))
+                for one, task in zip(sections, self._tasks(sections), strict=True)
             ]
-            results = map_in_workers(self._spark, tasks, audit_stretch, Checked, on_progress=on_progress)
+            results = map_in_workers(self._spark, tasks, audit_section, SectionAudit, on_progress=on_progress)
             done += [one for one in results if not one.is_outdated]
-            outdated = [one for one, result in zip(stretches, results, strict=True) if result.is_outdated]
+            outdated = [one for one, result in zip(sections, results, strict=True) if result.is_outdated]
             if outdated:
                 logger.info(
-                    "%s: retention went on; %d stretches are looked at again", self._topic, len(outdated)
+                    "%s: retention went on; %d sections are looked at again", self._topic, len(outdated)
                 )
-            stretches = self._replanned(view, outdated)
+            sections = self._replanned(view, outdated)
         raise TableError(
             f"Retention takes records of {self._topic} faster than they are compared; audit it when it rests."
         )
 
     def _planned(
         self, view: TopicMetadata, by_partition: Mapping[int, Sequence[DataFile]], ends: Mapping[int, int]
-    ) -> tuple[list[AuditRange], list[AuditProblem]]:
+    ) -> tuple[list[PartitionSection], list[AuditProblem]]:
         earliest = offsets(self._client, [(self._topic, index) for index in sorted(by_partition)], EARLIEST)
-        stretches: list[AuditRange] = []
+        sections: list[PartitionSection] = []
         problems: list[AuditProblem] = []
         for index in sorted(by_partition):
             end = ends.get(index, 0)
-            span = Span(earliest=min(earliest[self._topic, index], end), end=end)
-            some, found = plan_stretches(by_partition[index], self._place(view, index), span)
-            stretches += some
+            span = OffsetBounds(earliest=min(earliest[self._topic, index], end), end=end)
+            some, found = plan_sections(by_partition[index], self._source_partition(view, index), span)
+            sections += some
             problems += found
-        return stretches, problems
+        return sections, problems
 
-    def _replanned(self, view: TopicMetadata, outdated: Sequence[AuditRange]) -> list[AuditRange]:
-        """The same stretches, cut where the broker begins now."""
+    def _replanned(self, view: TopicMetadata, outdated: Sequence[PartitionSection]) -> list[PartitionSection]:
+        """The same sections, cut where the broker begins now."""
         if not outdated:
             return []
-        partitions = sorted({one.place.partition for one in outdated})
+        partitions = sorted({one.source.partition for one in outdated})
         earliest = offsets(self._client, [(self._topic, index) for index in partitions], EARLIEST)
-        again: list[AuditRange] = []
+        again: list[PartitionSection] = []
         for one in outdated:
-            again += one.cut(earliest[self._topic, one.place.partition])
+            again += one.cut(earliest[self._topic, one.source.partition])
         return again
 
-    def _tasks(self, stretches: Sequence[AuditRange]) -> list[Task | None]:
+    def _tasks(self, sections: Sequence[PartitionSection]) -> list[Task | None]:
         ranges = [
-            OffsetRange(one.place.topic, one.place.topic_id, one.place.partition, one.start, one.end)
+            OffsetRange(one.source.topic, one.source.topic_id, one.source.partition, one.start, one.end)
             if one.is_at_broker
             else None
-            for one in stretches
+            for one in sections
         ]
         whole = _whole([one for one in ranges if one is not None])
         segments = SegmentFinder(self._client, self._source).find(whole)
@@ -227,12 +227,14 @@ class _Audit:
             for one in ranges
         ]
 
-    def _place(self, view: TopicMetadata, partition: int) -> AuditLocation:
-        return AuditLocation(topic=self._topic, topic_id=view.id, partition=partition)
+    def _source_partition(self, view: TopicMetadata, partition: int) -> SourcePartition:
+        return SourcePartition(topic=self._topic, topic_id=view.id, partition=partition)
 
-    def _shaper(self, state: TableState) -> Shaper:
+    def _row_decoder(self, state: TableState) -> RowDecoder:
         decoding = kept_decoding(state)
-        return shaper_of(decoding if self._registry is None else replace(decoding, registry=self._registry))
+        return row_decoder_of(
+            decoding if self._registry is None else replace(decoding, registry=self._registry)
+        )
 
     def _quarantine(self, state: TableState) -> _Quarantine | None:
         table = table_of(self._options, self._topic + QUARANTINE_SUFFIX)
@@ -240,7 +242,7 @@ class _Audit:
         if found is None:
             return None
         files = list(table.files(found))
-        pending = Pending.of(state, self._topic)
+        pending = PendingQuarantine.of(state, self._topic)
         if pending is not None and not pending.is_in(found.progress.get(self._topic)):
             # Somebody died between the two commits; the next sync makes up for it.
             files += pending.files
@@ -252,11 +254,14 @@ class _Audit:
         return "compact" in (policy or "")
 
     def _not_yet(self, view: TopicMetadata, progress: TopicProgress | None) -> int:
-        places = [(self._topic, index) for index in sorted(view.partitions)]
-        starts = offsets(self._client, places, EARLIEST)
-        ends = offsets(self._client, places, LATEST, read_committed=True)
+        partitions = [(self._topic, index) for index in sorted(view.partitions)]
+        starts = offsets(self._client, partitions, EARLIEST)
+        ends = offsets(self._client, partitions, LATEST, read_committed=True)
         reached = _partitions(progress)
-        return sum(max(0, ends[place] - max(starts[place], reached.get(place[1], 0))) for place in places)
+        return sum(
+            max(0, ends[partition] - max(starts[partition], reached.get(partition[1], 0)))
+            for partition in partitions
+        )
 
 
 def _partitions(progress: TopicProgress | None) -> Mapping[int, int]:
@@ -278,15 +283,15 @@ def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | No
             )
 
 
-def _within(quarantine: _Quarantine | None, stretch: AuditRange) -> tuple[DataFile, ...]:
+def _within(quarantine: _Quarantine | None, section: PartitionSection) -> tuple[DataFile, ...]:
     if quarantine is None:
         return ()
     return tuple(
         one
         for one in quarantine.files
-        if one.partition == stretch.place.partition
-        and one.start_offset < stretch.end
-        and stretch.start < one.end_offset
+        if one.partition == section.source.partition
+        and one.start_offset < section.end
+        and section.start < one.end_offset
     )
 
 
@@ -299,8 +304,10 @@ def _whole(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
     return list(found.values())
 
 
-def _counted(files: Sequence[DataFile], checked: Sequence[Checked], topic: str) -> Iterable[AuditProblem]:
-    """A row outside of its file's offsets is in no stretch; but the file has one row fewer than it should."""
+def _counted(
+    files: Sequence[DataFile], checked: Sequence[SectionAudit], topic: str
+) -> Iterable[AuditProblem]:
+    """A row outside of its file's offsets is in no section; but the file has one row fewer than it should."""
     seen: dict[str, int] = {}
     unknown: set[str] = set()
     for one in checked:

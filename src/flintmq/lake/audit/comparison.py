@@ -27,7 +27,7 @@ class Findings(Protocol):
     def differ(self, kind: AuditProblemKind, offsets: Offsets, column: str | None = None) -> None: ...
 
 
-class Unsorted(Exception):
+class UnsortedRows(Exception):
     """Rows of the table are not in the order of their offsets."""
 
 
@@ -93,7 +93,7 @@ class _Side:
         if not len(offsets):
             return
         if (self._highest is not None and offsets[0] < self._highest) or (np.diff(offsets) < 0).any():
-            raise Unsorted
+            raise UnsortedRows
         self._highest = int(offsets[-1])
 
     def take(self, until: int) -> pa.RecordBatch | None:

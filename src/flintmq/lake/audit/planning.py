@@ -1,10 +1,10 @@
-"""What an audit looks at together: stretches of a topic partition, with the files of the table that hold them. Pure.
+"""What an audit looks at together: sections of a topic partition, with the files of the table that hold them. Pure.
 
-    stretches, problems = plan_stretches(files, place, span)
+    sections, problems = plan_sections(files, source, span)
 
-Invariant: the stretches of a partition are disjoint, and cover every offset that the table should have and every
-offset that one of its files stands for. A stretch is either all at the broker or all gone from there. Where more than
-one file may hold an offset (a partitioned table), a cell is small enough to be read at once.
+Invariant: the sections of a partition are disjoint, and cover every offset that the table should have and every
+offset that one of its files stands for. A section is either all at the broker or all gone from there. Where more than
+one file may hold an offset (a partitioned table), a range is small enough to be read at once.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Final
 from flintmq.lake.audit.report import AuditProblem, AuditProblemKind
 from flintmq.lake.tables.data_file import DataFile
 
-STRETCH_BYTES: Final = 128 * 1024 * 1024
+SECTION_BYTES: Final = 128 * 1024 * 1024
 """Of files, in one task."""
-_STRETCH_CELLS_MAX: Final = 1000
-_SHARED_CELL_BYTES: Final = 32 * 1024 * 1024
+_SECTION_RANGES_MAX: Final = 1000
+_SHARED_RANGE_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLocation:
+class SourcePartition:
     topic: str
     topic_id: bytes
     partition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class OffsetBounds:
     """The offsets of a partition."""
 
     earliest: int
@@ -42,7 +42,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCell:
+class CoveredRange:
     """Offsets that the same files hold."""
 
     start: int
@@ -51,63 +51,65 @@ class OffsetCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRange:
-    place: AuditLocation
-    cells: tuple[OffsetCell, ...]
+class PartitionSection:
+    source: SourcePartition
+    ranges: tuple[CoveredRange, ...]
     """One behind the other, without a hole."""
     is_at_broker: bool
 
     @property
     def start(self) -> int:
-        return self.cells[0].start
+        return self.ranges[0].start
 
     @property
     def end(self) -> int:
-        return self.cells[-1].end
+        return self.ranges[-1].end
 
-    def cut(self, earliest: int) -> list[AuditRange]:
+    def cut(self, earliest: int) -> list[PartitionSection]:
         """Now that the broker begins there."""
         if not self.is_at_broker or earliest <= self.start:
             return [self]
-        gone: list[OffsetCell] = []
-        left: list[OffsetCell] = []
-        for cell in self.cells:
-            if cell.start < earliest:
-                gone.append(replace(cell, end=min(cell.end, earliest)))
-            if cell.end > earliest:
-                left.append(replace(cell, start=max(cell.start, earliest)))
-        parts = [replace(self, cells=tuple(gone), is_at_broker=False)]
-        return [*parts, replace(self, cells=tuple(left))] if left else parts
+        gone: list[CoveredRange] = []
+        left: list[CoveredRange] = []
+        for covered in self.ranges:
+            if covered.start < earliest:
+                gone.append(replace(covered, end=min(covered.end, earliest)))
+            if covered.end > earliest:
+                left.append(replace(covered, start=max(covered.start, earliest)))
+        parts = [replace(self, ranges=tuple(gone), is_at_broker=False)]
+        return [*parts, replace(self, ranges=tuple(left))] if left else parts
 
 
-def plan_stretches(
-    files: Sequence[DataFile], place: AuditLocation, span: Span
-) -> tuple[list[AuditRange], list[AuditProblem]]:
-    problems = [*_overlaps(files, place), *_beyond(files, place, span)]
-    stretches: list[AuditRange] = []
-    some: list[OffsetCell] = []
+def plan_sections(
+    files: Sequence[DataFile], source: SourcePartition, span: OffsetBounds
+) -> tuple[list[PartitionSection], list[AuditProblem]]:
+    problems = [*_overlaps(files, source), *_beyond(files, source, span)]
+    sections: list[PartitionSection] = []
+    some: list[CoveredRange] = []
     size = 0
-    for cell in _cells(files, span):
-        is_at_broker = cell.start >= span.earliest
+    for covered in _covered_ranges(files, span):
+        is_at_broker = covered.start >= span.earliest
         if some and (
-            size >= STRETCH_BYTES
-            or len(some) >= _STRETCH_CELLS_MAX
+            size >= SECTION_BYTES
+            or len(some) >= _SECTION_RANGES_MAX
             or (some[-1].start >= span.earliest) != is_at_broker
         ):
-            stretches.append(_stretch(place, some, span))
+            sections.append(_section(source, some, span))
             some, size = [], 0
-        some.append(cell)
-        size += sum(_share(one, cell.start, cell.end) for one in cell.files)
+        some.append(covered)
+        size += sum(_share(one, covered.start, covered.end) for one in covered.files)
     if some:
-        stretches.append(_stretch(place, some, span))
-    return stretches, problems
+        sections.append(_section(source, some, span))
+    return sections, problems
 
 
-def _stretch(place: AuditLocation, cells: Sequence[OffsetCell], span: Span) -> AuditRange:
-    return AuditRange(place=place, cells=tuple(cells), is_at_broker=cells[0].start >= span.earliest)
+def _section(source: SourcePartition, ranges: Sequence[CoveredRange], span: OffsetBounds) -> PartitionSection:
+    return PartitionSection(
+        source=source, ranges=tuple(ranges), is_at_broker=ranges[0].start >= span.earliest
+    )
 
 
-def _cells(files: Sequence[DataFile], span: Span) -> Iterator[OffsetCell]:
+def _covered_ranges(files: Sequence[DataFile], span: OffsetBounds) -> Iterator[CoveredRange]:
     waiting = sorted(files, key=lambda one: one.start_offset, reverse=True)
     begin = min((one.start_offset for one in files), default=span.earliest)
     # What is behind the progress is a problem by itself, and is not compared.
@@ -119,7 +121,7 @@ def _cells(files: Sequence[DataFile], span: Span) -> Iterator[OffsetCell]:
             under_way.append(waiting.pop())
         under_way = [one for one in under_way if one.end_offset > start]
         for low, high in _cut(start, end, under_way):
-            yield OffsetCell(start=low, end=high, files=tuple(under_way))
+            yield CoveredRange(start=low, end=high, files=tuple(under_way))
 
 
 def _cut(start: int, end: int, files: Sequence[DataFile]) -> Iterable[tuple[int, int]]:
@@ -127,7 +129,7 @@ def _cut(start: int, end: int, files: Sequence[DataFile]) -> Iterable[tuple[int,
     if len(files) < 2:
         return ((start, end),)
     size = sum(_share(one, start, end) for one in files)
-    count = max(1, min(end - start, ceil(size / _SHARED_CELL_BYTES)))
+    count = max(1, min(end - start, ceil(size / _SHARED_RANGE_BYTES)))
     return pairwise(start + (end - start) * at // count for at in range(count + 1))
 
 
@@ -140,7 +142,7 @@ def _share(one: DataFile, start: int, end: int) -> int:
     )
 
 
-def _overlaps(files: Sequence[DataFile], place: AuditLocation) -> Iterator[AuditProblem]:
+def _overlaps(files: Sequence[DataFile], source: SourcePartition) -> Iterator[AuditProblem]:
     """Files of the same partition of the table share no offset."""
     last: dict[object, DataFile] = {}
     for one in sorted(files, key=lambda file: (file.start_offset, file.end_offset)):
@@ -153,8 +155,8 @@ def _overlaps(files: Sequence[DataFile], place: AuditLocation) -> Iterator[Audit
         if before is not None and not is_same_piece and one.start_offset < before.end_offset:
             yield AuditProblem(
                 kind=AuditProblemKind.MISPLACED,
-                topic=place.topic,
-                partition=place.partition,
+                topic=source.topic,
+                partition=source.partition,
                 start=one.start_offset,
                 end=min(before.end_offset, one.end_offset),
                 files=(before.path, one.path),
@@ -164,13 +166,13 @@ def _overlaps(files: Sequence[DataFile], place: AuditLocation) -> Iterator[Audit
             last[one.partition_values] = one
 
 
-def _beyond(files: Sequence[DataFile], place: AuditLocation, span: Span) -> Iterator[AuditProblem]:
+def _beyond(files: Sequence[DataFile], source: SourcePartition, span: OffsetBounds) -> Iterator[AuditProblem]:
     for one in files:
         if one.end_offset > span.end:
             yield AuditProblem(
                 kind=AuditProblemKind.MISPLACED,
-                topic=place.topic,
-                partition=place.partition,
+                topic=source.topic,
+                partition=source.partition,
                 start=max(span.end, one.start_offset),
                 end=one.end_offset,
                 files=(one.path,),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 PROBLEMS_MAX: Final = 100
-"""Told of one stretch; those behind them are counted."""
+"""Told of one section; those behind them are counted."""
 _FILES_NAMED: Final = 3
 
 
@@ -57,8 +57,8 @@ class AuditProblem:
 
 
 @dataclass(slots=True, kw_only=True)
-class Checked:
-    """Of one stretch; comes back from a worker."""
+class SectionAudit:
+    """Of one section; comes back from a worker."""
 
     compared: int = 0
     """Rows that are in both, and were compared."""
@@ -81,9 +81,9 @@ class Checked:
             self.problems.append(problem)
 
 
-def together(parts: Iterable[Checked]) -> Checked:
-    """What was found in parts of a stretch."""
-    whole = Checked()
+def merged_audits(parts: Iterable[SectionAudit]) -> SectionAudit:
+    """What was found in parts of a section."""
+    whole = SectionAudit()
     for one in parts:
         whole.compared += one.compared
         whole.only_in_lake += one.only_in_lake
@@ -117,7 +117,7 @@ class TableAudit:
         return not self.problem_count
 
 
-def runs(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+def offset_runs(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Ascending numbers as ranges."""
     start = end = None
     for one in offsets:

@@ -1,8 +1,8 @@
-"""Rows of a table as an audit reads them: the files of a stretch in the order of offsets, checked for being in place.
+"""Rows of a table as an audit reads them: the files of a section in the order of offsets, checked for being in place.
 
-Invariant: rows come out as they are in the files, none left out whose offset is in the stretch; of a file that lies
-in one cell all rows come out, whatever their offsets are. Memory is bounded by one row group and one batch, or by a
-cell that several files share.
+Invariant: rows come out as they are in the files, none left out whose offset is in the section; of a file that lies
+in one range all rows come out, whatever their offsets are. Memory is bounded by one row group and one batch, or by a
+range that several files share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.lake.audit.comparison import Findings
-from flintmq.lake.audit.planning import AuditLocation, AuditRange, OffsetCell
+from flintmq.lake.audit.planning import CoveredRange, PartitionSection, SourcePartition
 from flintmq.lake.audit.report import AuditProblemKind
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.tables.data_file import DataFile
@@ -30,32 +30,38 @@ _PARTITION: Final = "partition"
 
 
 class LakeRows:
-    """Of one stretch; may be read again."""
+    """Of one section; may be read again."""
 
     def __init__(
-        self, store: Store, stretch: AuditRange, findings: Findings, *, required: Sequence[str], sort: bool
+        self,
+        store: Store,
+        section: PartitionSection,
+        findings: Findings,
+        *,
+        required: Sequence[str],
+        sort: bool,
     ) -> None:
         """`required` are columns that every file has.
 
-        `sort`: all rows of each cell are read before the first comes out, and sorted.
+        `sort`: all rows of each covered are read before the first comes out, and sorted.
         """
         self.rows_by_file: dict[str, int] = {}
         self._store = store
-        self._stretch = stretch
+        self._section = section
         self._findings = findings
         self._required = required
         self._sort = sort
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for cell in self._stretch.cells:
-            if self._sort or len(cell.files) > 1:
-                yield from self._sorted(cell)
+        for covered in self._section.ranges:
+            if self._sort or len(covered.files) > 1:
+                yield from self._sorted(covered)
             else:
-                for one in cell.files:
-                    yield from self._rows(one, cell)
+                for one in covered.files:
+                    yield from self._rows(one, covered)
 
-    def _sorted(self, cell: OffsetCell) -> Iterator[pa.RecordBatch]:
-        batches = [batch for one in cell.files for batch in self._rows(one, cell)]
+    def _sorted(self, covered: CoveredRange) -> Iterator[pa.RecordBatch]:
+        batches = [batch for one in covered.files for batch in self._rows(one, covered)]
         if batches:
             table = pa.concat_tables(
                 [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
@@ -63,27 +69,29 @@ class LakeRows:
             order = np.argsort(table.column("offset").to_numpy(), kind="stable")
             yield from table.take(pa.array(order)).combine_chunks().to_batches(BATCH_ROWS)
 
-    def _rows(self, one: DataFile, cell: OffsetCell) -> Iterator[pa.RecordBatch]:
-        is_whole = cell.start <= one.start_offset and one.end_offset <= cell.end
+    def _rows(self, one: DataFile, covered: CoveredRange) -> Iterator[pa.RecordBatch]:
+        is_whole = covered.start <= one.start_offset and one.end_offset <= covered.end
         count = 0
         try:
             with self._opened(one) as file:
                 missing = [name for name in self._required if name not in file.schema_arrow.names]
                 if missing:
-                    raise Unreadable(one, f"it has no column {missing[0]}")
-                groups = None if is_whole else _groups(file, cell.start, cell.end)
+                    raise UnreadableFile(one, f"it has no column {missing[0]}")
+                groups = None if is_whole else _groups(file, covered.start, covered.end)
                 for batch in _read(file, groups):
                     if batch.column("offset").null_count:
-                        raise Unreadable(one, "it has rows without an offset")
+                        raise UnreadableFile(one, "it has rows without an offset")
                     if not is_whole:
                         offsets = batch.column("offset")
-                        inside = pc.and_(pc.greater_equal(offsets, cell.start), pc.less(offsets, cell.end))
+                        inside = pc.and_(
+                            pc.greater_equal(offsets, covered.start), pc.less(offsets, covered.end)
+                        )
                         batch = batch.filter(inside)
                     count += batch.num_rows
                     if batch.num_rows:
                         yield self._in_place(batch)
         except (pa.ArrowException, OSError, KeyError, StoreError) as why:
-            raise Unreadable(one, str(why)) from why
+            raise UnreadableFile(one, str(why)) from why
         self.rows_by_file[one.path] = self.rows_by_file.get(one.path, 0) + count
 
     def _opened(self, one: DataFile) -> pq.ParquetFile:
@@ -95,8 +103,8 @@ class LakeRows:
 
     def _in_place(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Without the columns that are the same in every row, which are looked at here."""
-        place: AuditLocation = self._stretch.place
-        for name, value in ((_TOPIC, place.topic), (_PARTITION, place.partition)):
+        source: SourcePartition = self._section.source
+        for name, value in ((_TOPIC, source.topic), (_PARTITION, source.partition)):
             at = batch.schema.get_field_index(name)
             if at >= 0:
                 others = _others(batch.column(at), value)
@@ -108,7 +116,7 @@ class LakeRows:
         return batch
 
 
-class Unreadable(TableError):
+class UnreadableFile(TableError):
     def __init__(self, file: DataFile, why: str) -> None:
         self.file = file
         self.why = why

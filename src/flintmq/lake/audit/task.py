@@ -1,6 +1,6 @@
-"""One stretch of an audit, in a worker: the broker's rows beside the table's.
+"""One section of an audit, in a worker: the broker's rows beside the table's.
 
-Invariant: every record that the broker shows in the stretch is either a row of the table, the same in every column
+Invariant: every record that the broker shows in the section is either a row of the table, the same in every column
 that its file has, or it is told what is wrong. Records that could not be decoded are looked for in the quarantine,
 where they are as they were; who is there need not be in the table.
 """
@@ -20,12 +20,12 @@ from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.segment_planner import Task
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.errors import CorruptionError, RequestError
-from flintmq.lake.audit.comparison import Offsets, Unsorted, check_order, compare
-from flintmq.lake.audit.planning import AuditRange, OffsetCell
-from flintmq.lake.audit.report import AuditProblem, AuditProblemKind, Checked, runs, together
-from flintmq.lake.audit.table_reader import LakeRows, Unreadable
+from flintmq.lake.audit.comparison import Offsets, UnsortedRows, check_order, compare
+from flintmq.lake.audit.planning import CoveredRange, PartitionSection
+from flintmq.lake.audit.report import AuditProblem, AuditProblemKind, SectionAudit, merged_audits, offset_runs
+from flintmq.lake.audit.table_reader import LakeRows, UnreadableFile
 from flintmq.lake.store.store import Store
-from flintmq.lake.syncing.row_decoder import ORIGIN, POISON, Shaper
+from flintmq.lake.syncing.row_decoder import ORIGIN, POISON, RowDecoder
 from flintmq.lake.tables.data_file import DataFile
 
 _COMPARED = tuple(name for name in COLUMNS if name not in ("topic", "partition"))
@@ -36,39 +36,39 @@ _COMPARED = tuple(name for name in COLUMNS if name not in ("topic", "partition")
 class AuditTask:
     """Can be pickled."""
 
-    stretch: AuditRange
+    section: PartitionSection
     task: Task | None
     """How the broker's rows are read; None if it has them no more."""
     source: SourceOptions
     store: Store
-    shaper: Shaper
+    row_decoder: RowDecoder
     poison: tuple[DataFile, ...] = ()
-    """Files of the quarantine that may hold records of the stretch."""
+    """Files of the quarantine that may hold records of the section."""
     poison_store: Store | None = None
     """None if there is no quarantine table."""
     is_compacted: bool = False
     """The broker may have dropped records that a newer one of the same key replaces."""
 
 
-def audit_stretch(task: AuditTask) -> Checked:
+def audit_section(task: AuditTask) -> SectionAudit:
     try:
         try:
             return _Audit(task, sort=False).run()
-        except Unsorted:
+        except UnsortedRows:
             return _Audit(task, sort=True).run()
-    except Unreadable as why:
-        if len(task.stretch.cells) > 1:
+    except UnreadableFile as why:
+        if len(task.section.ranges) > 1:
             # Its neighbours are to be compared all the same.
-            return together(audit_stretch(one) for one in _one_by_one(task))
-        return _told(task, why)
+            return merged_audits(audit_section(one) for one in _one_by_one(task))
+        return _unreadable(task, why)
     except DataLoss:
-        return Checked(is_outdated=True)
+        return SectionAudit(is_outdated=True)
 
 
 def _one_by_one(task: AuditTask) -> Iterator[AuditTask]:
-    for cell in task.stretch.cells:
-        stretch = replace(task.stretch, cells=(cell,))
-        yield replace(task, stretch=stretch, task=_part(task.task, cell.start, cell.end))
+    for covered in task.section.ranges:
+        section = replace(task.section, ranges=(covered,))
+        yield replace(task, section=section, task=_part(task.task, covered.start, covered.end))
 
 
 def _part(task: Task | None, start: int, end: int) -> Task | None:
@@ -81,17 +81,19 @@ def _part(task: Task | None, start: int, end: int) -> Task | None:
     return task._replace(wanted=task.wanted._replace(start=start, end=end), segments=segments)
 
 
-def _told(task: AuditTask, why: Unreadable) -> Checked:
+def _unreadable(task: AuditTask, why: UnreadableFile) -> SectionAudit:
     """A file that cannot be read."""
     one = why.file
-    checked = Checked(rows_by_file={file.path: None for cell in task.stretch.cells for file in cell.files})
+    checked = SectionAudit(
+        rows_by_file={file.path: None for covered in task.section.ranges for file in covered.files}
+    )
     checked.add(
         AuditProblem(
             kind=AuditProblemKind.UNREADABLE,
-            topic=task.stretch.place.topic,
-            partition=task.stretch.place.partition,
-            start=max(one.start_offset, task.stretch.start),
-            end=min(one.end_offset, task.stretch.end),
+            topic=task.section.source.topic,
+            partition=task.section.source.partition,
+            start=max(one.start_offset, task.section.start),
+            end=min(one.end_offset, task.section.end),
             files=(one.path,),
             detail=why.why,
         )
@@ -102,64 +104,66 @@ def _told(task: AuditTask, why: Unreadable) -> Checked:
 class _Audit:
     def __init__(self, task: AuditTask, *, sort: bool) -> None:
         self._task = task
-        self._stretch = task.stretch
+        self._section = task.section
         self._sort = sort
-        self._checked = Checked()
+        self._checked = SectionAudit()
         self._quarantined = np.empty(0, np.int64)
         self._poison: list[pa.RecordBatch] = []
         """Records of the broker that are quarantined."""
 
-    def run(self) -> Checked:
+    def run(self) -> SectionAudit:
         if self._sort:
-            self._tell(
+            self._report(
                 AuditProblemKind.MISPLACED,
-                self._stretch.start,
-                self._stretch.end,
+                self._section.start,
+                self._section.end,
                 detail="rows are not sorted by offset",
             )
-        required = ORIGIN if not self._task.shaper.is_raw else COLUMNS
-        lake = LakeRows(self._task.store, self._stretch, self, required=required, sort=self._sort)
+        required = ORIGIN if not self._task.row_decoder.is_raw else COLUMNS
+        lake = LakeRows(self._task.store, self._section, self, required=required, sort=self._sort)
         try:
             self._compare(lake)
         except (CorruptionError, RequestError) as why:
             detail = f"at the broker: {why}"
-            self._tell(
-                AuditProblemKind.UNREADABLE, self._stretch.start, self._stretch.end, files=(), detail=detail
+            self._report(
+                AuditProblemKind.UNREADABLE, self._section.start, self._section.end, files=(), detail=detail
             )
         else:
             self._checked.rows_by_file = dict(lake.rows_by_file)
             return self._checked
-        self._checked.rows_by_file = {one.path: None for cell in self._stretch.cells for one in cell.files}
+        self._checked.rows_by_file = {
+            one.path: None for covered in self._section.ranges for one in covered.files
+        }
         return self._checked
 
     def _compare(self, lake: LakeRows) -> None:
         if self._task.task is None:
             self._checked.only_in_lake += check_order(lake.batches(), self)
             return
-        if self._task.shaper.is_raw:
+        if self._task.row_decoder.is_raw:
             compare(read_task(self._task.task, _COMPARED, self._task.source), lake.batches(), self)
             return
         quarantine = list(self._quarantine_rows())
         self._quarantined = np.unique(
             np.concatenate([np.empty(0, np.int64), *(_offsets(one) for one in quarantine)])
         )
-        compare(self._shaped(self._task.task), lake.batches(), self)
+        compare(self._decoded(self._task.task), lake.batches(), self)
         compare(iter(self._poison), iter(quarantine), self)
 
     # ---- the broker's side
 
-    def _shaped(self, task: Task) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, task: Task) -> Iterator[pa.RecordBatch]:
         """Rows as the table should have them; what is quarantined is put aside."""
-        shaper = self._task.shaper
-        for batch in read_task(task, shaper.columns, self._task.source):
+        row_decoder = self._task.row_decoder
+        for batch in read_task(task, row_decoder.columns, self._task.source):
             is_poison = np.isin(_offsets(batch), self._quarantined)
             if is_poison.any():
                 self._poison.append(batch.select(_POISON_COLUMNS).filter(pa.array(is_poison)))
                 batch = batch.filter(pa.array(~is_poison))
-            shaped = shaper.shape(batch)
-            if shaped.poison is not None:
-                self._undecodable(shaped.poison)
-            yield shaped.rows.drop_columns(["partition"])
+            decoded = row_decoder.decode(batch)
+            if decoded.poison is not None:
+                self._undecodable(decoded.poison)
+            yield decoded.rows.drop_columns(["partition"])
 
     def _undecodable(self, poison: pa.RecordBatch) -> None:
         self._checked.undecodable += poison.num_rows
@@ -171,10 +175,10 @@ class _Audit:
     def _quarantine_rows(self) -> Iterator[pa.RecordBatch]:
         if not self._task.poison or self._task.poison_store is None:
             return
-        cell = OffsetCell(start=self._stretch.start, end=self._stretch.end, files=self._task.poison)
-        stretch = AuditRange(place=self._stretch.place, cells=(cell,), is_at_broker=True)
+        covered = CoveredRange(start=self._section.start, end=self._section.end, files=self._task.poison)
+        section = PartitionSection(source=self._section.source, ranges=(covered,), is_at_broker=True)
         for batch in LakeRows(
-            self._task.poison_store, stretch, self, required=POISON.names, sort=True
+            self._task.poison_store, section, self, required=POISON.names, sort=True
         ).batches():
             yield batch.select([name for name in batch.schema.names if name in _POISON_COLUMNS])
 
@@ -187,10 +191,10 @@ class _Audit:
         if kind is AuditProblemKind.FOREIGN and self._task.is_compacted:
             self._checked.compacted += len(offsets)
             return
-        for start, end in runs(offsets.tolist()):
-            self._tell(kind, start, end, column=column)
+        for start, end in offset_runs(offsets.tolist()):
+            self._report(kind, start, end, column=column)
 
-    def _tell(
+    def _report(
         self,
         kind: AuditProblemKind,
         start: int,
@@ -204,17 +208,17 @@ class _Audit:
             files = sorted(
                 {
                     one.path
-                    for cell in self._stretch.cells
-                    if cell.start < end and start < cell.end
-                    for one in cell.files
+                    for covered in self._section.ranges
+                    if covered.start < end and start < covered.end
+                    for one in covered.files
                     if one.start_offset < end and start < one.end_offset
                 }
             )
         self._checked.add(
             AuditProblem(
                 kind=kind,
-                topic=self._stretch.place.topic,
-                partition=self._stretch.place.partition,
+                topic=self._section.source.topic,
+                partition=self._section.source.partition,
                 start=start,
                 end=end,
                 column=column,

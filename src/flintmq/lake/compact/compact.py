@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flintmq.lake.compact.merge import MergeTask, merge_files
-from flintmq.lake.compact.planning import Merge, plan_merges
+from flintmq.lake.compact.planning import PlannedMerge, plan_merges
 from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
 from flintmq.lake.latest.merge import KIND, LATEST
 from flintmq.lake.store.store import Store
-from flintmq.lake.syncing.piece_writer import Layout, Parquet
+from flintmq.lake.syncing.range_writer import FileLayout, ParquetSettings
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState
 
@@ -55,7 +55,7 @@ def compact(
     *,
     target_bytes: int = TARGET_BYTES,
     files_min: int = FILES_MIN,
-    parquet: Parquet | None = None,
+    parquet: ParquetSettings | None = None,
     on_progress: OnProgress = no_progress,
 ) -> CompactReport:
     """`on_progress` is called with the number of merged files and of all files."""
@@ -68,14 +68,17 @@ def compact(
         raise TableError(
             f"{table.location} is kept in large files by lake latest itself; there is nothing to merge."
         )
-    layout = Layout(
-        store=store, schema=state.schema, partitioning=state.partitioning, parquet=parquet or Parquet()
+    layout = FileLayout(
+        store=store,
+        schema=state.schema,
+        partitioning=state.partitioning,
+        parquet=parquet or ParquetSettings(),
     )
     merges = plan_merges(
         table.files(state), target_bytes=target_bytes, files_min=files_min, settings=layout.digest()
     )
     total = sum(len(one.inputs) for one in merges)
-    done: list[tuple[Merge, DataFile]] = []
+    done: list[tuple[PlannedMerge, DataFile]] = []
     commits = 0
     for some in _portions(merges):
         on_progress(sum(len(one.inputs) for one, _ in done), total)
@@ -95,7 +98,9 @@ def compact(
     )
 
 
-def commit_merges(table: Table, merged: Sequence[tuple[Merge, DataFile]]) -> list[tuple[Merge, DataFile]]:
+def commit_merges(
+    table: Table, merged: Sequence[tuple[PlannedMerge, DataFile]]
+) -> list[tuple[PlannedMerge, DataFile]]:
     """Those that took the place of their inputs: who was faster may have taken some of these away."""
     for _ in range(_COMMITS_MAX):
         state = _state_of(table)
@@ -127,9 +132,9 @@ def _state_of(table: Table) -> TableState:
     return state
 
 
-def _portions(merges: Sequence[Merge]) -> Iterator[list[Merge]]:
+def _portions(merges: Sequence[PlannedMerge]) -> Iterator[list[PlannedMerge]]:
     """So many that a commit does not wait for ever, nor its memory grow."""
-    some: list[Merge] = []
+    some: list[PlannedMerge] = []
     count = 0
     for one in merges:
         if some and count + len(one.inputs) > _INPUTS_MAX:

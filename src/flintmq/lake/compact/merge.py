@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.lake.compact.planning import Merge
+from flintmq.lake.compact.planning import PlannedMerge
 from flintmq.lake.store.store import Store, StoreError
-from flintmq.lake.syncing.piece_writer import (
+from flintmq.lake.syncing.range_writer import (
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
-    Layout,
+    FileLayout,
     footer_of,
     parquet_writer,
 )
-from flintmq.lake.syncing.row_decoder import fitted
+from flintmq.lake.syncing.row_decoder import conformed
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import TableError
 
@@ -35,8 +35,8 @@ _WHOLE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTask:
-    merge: Merge
-    layout: Layout
+    merge: PlannedMerge
+    layout: FileLayout
 
 
 def merge_files(task: MergeTask) -> DataFile:
@@ -79,7 +79,7 @@ def open_parquet(store: Store, one: DataFile) -> pq.ParquetFile:
     return pq.ParquetFile(pa.BufferReader(data))
 
 
-def _sorted_inputs(merge: Merge, store: Store) -> Iterator[pa.Table]:
+def _sorted_inputs(merge: PlannedMerge, store: Store) -> Iterator[pa.Table]:
     """Row group after row group. Of one range there may be several files, whose order their rows tell."""
     opened: list[tuple[int, pq.ParquetFile]] = []
     at: tuple[int, int] | None = None
@@ -120,7 +120,7 @@ def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
             if not batch.num_rows:
                 continue
             last = _last_offset(batch, last)
-            waiting.append(fitted(batch, schema))
+            waiting.append(conformed(batch, schema))
             rows += batch.num_rows
             size += batch.nbytes
             if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
@@ -140,12 +140,12 @@ def _last_offset(batch: pa.RecordBatch, before: int) -> int:
     return last
 
 
-def _described(store: Store, merge: Merge) -> DataFile:
+def _described(store: Store, merge: PlannedMerge) -> DataFile:
     with store.open(merge.path) as file:
         return _data_file(merge, file.size(), pq.read_metadata(file))
 
 
-def _data_file(merge: Merge, size: int, metadata: Any) -> DataFile:
+def _data_file(merge: PlannedMerge, size: int, metadata: Any) -> DataFile:
     first = merge.inputs[0]
     return DataFile(
         path=merge.path,

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import PartitionValues, data_path, digest_of
+from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path, digest_of
 
 LARGE_ENOUGH: Final = 0.75
 """Of the target: such a file is left as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
+class PlannedMerge:
     """Files, in the order of their offsets, that become one."""
 
     inputs: tuple[DataFile, ...]
@@ -34,7 +33,7 @@ class Merge:
 
 def plan_merges(
     files: Iterable[DataFile], *, target_bytes: int, files_min: int, settings: object
-) -> list[Merge]:
+) -> list[PlannedMerge]:
     """`settings` are what decides about the bytes beside the inputs."""
     merges = []
     for (topic_id, partition, values), group in _places(files):
@@ -50,7 +49,7 @@ def plan_merges(
                 digest=digest_of(paths, settings),
                 is_merged=True,
             )
-            merges.append(Merge(inputs=tuple(run), path=data_path(name, values)))
+            merges.append(PlannedMerge(inputs=tuple(run), path=data_path(name, values)))
     return merges
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, LatestTask, merge_latest
 from flintmq.lake.store.store import Store
-from flintmq.lake.syncing.piece_writer import Layout
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
@@ -31,7 +31,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refreshed:
+class LatestReport:
     offsets: int
     """How much further the table is."""
     files_read: int
@@ -49,7 +49,7 @@ def latest(
     target_store: Store,
     *,
     bucket_bytes: int = BUCKET_BYTES,
-) -> Refreshed:
+) -> LatestReport:
     for _ in range(_ATTEMPTS_MAX):
         try:
             return _refresh(spark, source, source_store, target, target_store, bucket_bytes)
@@ -65,7 +65,7 @@ def _refresh(
     target: Table,
     target_store: Store,
     bucket_bytes: int,
-) -> Refreshed:
+) -> LatestReport:
     given = source.state()
     if given is None:
         raise TableError(f"There is no table at {source.location}; sync the topic first.")
@@ -80,8 +80,8 @@ def _refresh(
         raise TableError(f"{target.location} is a table of another kind; choose another name.")
     schema = None if _has_all(state, given) else given.schema
     written = state.schema if schema is None else target.evolved(state, schema)
-    rows_as = Layout(store=target_store, schema=written)
-    read_as = Layout(store=source_store, schema=given.schema)
+    rows_as = FileLayout(store=target_store, schema=written)
+    read_as = FileLayout(store=source_store, schema=given.schema)
     old = list(target.files(state))
     files = list(source.files(given))
     tasks, offsets = [], 0
@@ -117,7 +117,7 @@ def _refresh(
             TableChange(base=state, added=added, removed=removed, schema=schema, progress=progress)
         )
         logger.info("%s: %d offsets further, %d files written", target.location, offsets, len(added))
-    return Refreshed(
+    return LatestReport(
         offsets=offsets,
         files_read=sum(len(task.new) for task in tasks),
         files_written=len(added),
@@ -126,7 +126,7 @@ def _refresh(
 
 
 def _has_all(state: TableState, given: TableState) -> bool:
-    return schema_evolution.same(schema_evolution.merge(state.schema, given.schema), state.schema)
+    return schema_evolution.is_same_schema(schema_evolution.merge(state.schema, given.schema), state.schema)
 
 
 def _steps(state: TableState, given: TableState, location: str) -> Iterator[tuple[str, int, int, int]]:

@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.codec.partitioner import murmur2_of
 from flintmq.lake.compact.merge import open_parquet
-from flintmq.lake.syncing.piece_writer import ROW_GROUP_ROWS, Layout, footer_of, parquet_writer
-from flintmq.lake.syncing.row_decoder import ORIGIN, fitted
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import data_path, digest_of
+from flintmq.lake.syncing.range_writer import ROW_GROUP_ROWS, FileLayout, footer_of, parquet_writer
+from flintmq.lake.syncing.row_decoder import ORIGIN, conformed
+from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
 from flintmq.lake.tables.table import TableError
 
 KIND: Final = "flintmq.kind"
@@ -45,10 +44,10 @@ class LatestTask:
     start_offset: int
     """Up to here the old files go."""
     end_offset: int
-    source: Layout
+    source: FileLayout
     new: tuple[DataFile, ...]
     """Of the source, with rows from `start_offset` on."""
-    target: Layout
+    target: FileLayout
     old: tuple[DataFile, ...]
     bucket_bytes: int = BUCKET_BYTES
 
@@ -161,7 +160,7 @@ def _read_all(task: LatestTask, one: DataFile) -> pa.Table:
 
 
 def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches([fitted(batch, schema) for batch in rows.to_batches()], schema=schema)
+    return pa.Table.from_batches([conformed(batch, schema) for batch in rows.to_batches()], schema=schema)
 
 
 def _spread(rows: pa.Table, spills: Sequence[_Spill]) -> None:

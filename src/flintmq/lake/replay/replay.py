@@ -19,15 +19,14 @@ from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
-from flintmq.lake.audit.planning import AuditLocation, AuditRange, Span, plan_stretches
+from flintmq.lake.audit.planning import OffsetBounds, PartitionSection, SourcePartition, plan_sections
 from flintmq.lake.fan_out import map_in_workers
-from flintmq.lake.replay.task import Replayed, ReplayTask, replay_partition
+from flintmq.lake.replay.task import PartitionReplay, ReplayTask, replay_partition
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import SyncOptions
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
-from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.file_names import digest_of
+from flintmq.lake.tables.data_file import DataFile, digest_of
 from flintmq.lake.tables.table import Table, TableError, TableState
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
@@ -43,7 +42,7 @@ _NO_END: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ReplaySelection:
     """Which rows; of each partition the same offsets, ends excluded."""
 
     start_offset: int = 0
@@ -52,16 +51,16 @@ class Selection:
     until_ms: int | None = None
 
 
-ALL: Final = Selection()
+ALL: Final = ReplaySelection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class ReplayReport:
     table: str
     topic: str
     name: str
     """Of the group that remembers how far it is."""
-    partitions: tuple[Replayed, ...]
+    partitions: tuple[PartitionReplay, ...]
 
     @property
     def rows(self) -> int:
@@ -74,10 +73,10 @@ def replay(
     options: SyncOptions,
     *,
     to_topic: str,
-    selection: Selection = ALL,
+    selection: ReplaySelection = ALL,
     name: str | None = None,
     codec: Codec = Codec.NONE,
-) -> Replay:
+) -> ReplayReport:
     """The table of `options`' topic. Another `name` begins anew, even if all was replayed before."""
     (source,) = options.topics
     table = table_of(options, source)
@@ -96,7 +95,7 @@ def replay(
     named = PREFIX + (name or digest_of(origin, target.id.hex()))
     tasks = [
         ReplayTask(
-            stretches=stretches,
+            sections=sections,
             store=open_store(table.location, options.store),
             source=options.source,
             topic=to_topic,
@@ -110,10 +109,10 @@ def replay(
             codec=codec,
             batch_bytes=batch_bytes,
         )
-        for partition, stretches in _stretches(table, state, source).items()
+        for partition, sections in _sections(table, state, source).items()
     ]
-    done = map_in_workers(spark, tasks, replay_partition, Replayed)
-    found = Replay(table=table.location, topic=to_topic, name=named, partitions=tuple(done))
+    done = map_in_workers(spark, tasks, replay_partition, PartitionReplay)
+    found = ReplayReport(table=table.location, topic=to_topic, name=named, partitions=tuple(done))
     logger.info("%s: %d rows were replayed to %s as %s", table.location, found.rows, to_topic, named)
     return found
 
@@ -163,7 +162,7 @@ def _checked_batch_bytes(client: ClusterClient, name: str, codec: Codec) -> int:
     return max(1, min(_BATCH_BYTES, room))
 
 
-def _stretches(table: Table, state: TableState, source: str) -> Mapping[int, tuple[AuditRange, ...]]:
+def _sections(table: Table, state: TableState, source: str) -> Mapping[int, tuple[PartitionSection, ...]]:
     """By partition, with all of the table's files."""
     progress = state.progress.get(source)
     by_partition: dict[int, list[DataFile]] = {}
@@ -172,13 +171,13 @@ def _stretches(table: Table, state: TableState, source: str) -> Mapping[int, tup
     found = {}
     for partition, files in sorted(by_partition.items()):
         end = 0 if progress is None else progress.next_offsets.get(partition, 0)
-        place = AuditLocation(
+        of_topic = SourcePartition(
             topic=source, topic_id=bytes.fromhex(_topic_id(state, source)), partition=partition
         )
-        stretches, problems = plan_stretches(files, place, Span(earliest=0, end=end))
+        sections, problems = plan_sections(files, of_topic, OffsetBounds(earliest=0, end=end))
         if problems:
             raise TableError(f"{problems[0]}; audit the table before it is replayed.")
-        found[partition] = tuple(stretches)
+        found[partition] = tuple(sections)
     return found
 
 
@@ -187,5 +186,5 @@ def _topic_id(state: TableState, source: str) -> str:
     return "" if progress is None else progress.topic_id
 
 
-def _words(selection: Selection) -> list[int | None]:
+def _words(selection: ReplaySelection) -> list[int | None]:
     return [selection.start_offset, selection.end_offset, selection.since_ms, selection.until_ms]

@@ -29,7 +29,7 @@ from flintmq.client.batch_producer import BatchProducer, UncompressedBatch
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.transaction import OpenedTransaction, begin, end, longest_timeout_ms
 from flintmq.lake.audit.comparison import Offsets
-from flintmq.lake.audit.planning import AuditRange
+from flintmq.lake.audit.planning import PartitionSection
 from flintmq.lake.audit.report import AuditProblemKind
 from flintmq.lake.audit.table_reader import LakeRows
 from flintmq.lake.store.store import Store
@@ -47,7 +47,7 @@ _TIMEOUT_MS_MAX: Final = 300_000
 class ReplayTask:
     """Can be pickled."""
 
-    stretches: tuple[AuditRange, ...]
+    sections: tuple[PartitionSection, ...]
     """Of one partition, in order."""
     store: Store
     source: SourceOptions
@@ -67,7 +67,7 @@ class ReplayTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class PartitionReplay:
     """What was done this time, for one partition."""
 
     partition: int
@@ -77,7 +77,7 @@ class Replayed:
     transactions: int
 
 
-def replay_partition(task: ReplayTask) -> Replayed:
+def replay_partition(task: ReplayTask) -> PartitionReplay:
     with client_of(task.source) as client:
         client.topic(task.topic)
         return _Replay(task, client).run()
@@ -89,7 +89,7 @@ class _Replay:
         self._client = client
         self._timeout_ms = min(longest_timeout_ms(client), _TIMEOUT_MS_MAX)
 
-    def run(self) -> Replayed:
+    def run(self) -> PartitionReplay:
         transaction = self._begin()
         # Only now that the id is taken: nobody else changes it any more.
         begun_at = position = self._reached()
@@ -99,7 +99,7 @@ class _Replay:
                 transaction = self._begin()
             rows += self._write(some, transaction)
             transactions += 1
-        return Replayed(
+        return PartitionReplay(
             partition=self._task.partition, rows=rows, begun_at=begun_at, transactions=transactions
         )
 
@@ -108,8 +108,8 @@ class _Replay:
         return begin(self._client, name, timeout_ms=self._timeout_ms)
 
     def _reached(self) -> int:
-        place = (self._task.topic, self._task.partition)
-        committed = committed_offsets(self._client, self._task.name, [place]).get(place)
+        partition = (self._task.topic, self._task.partition)
+        committed = committed_offsets(self._client, self._task.name, [partition]).get(partition)
         if committed is None:
             return self._task.start_offset
         if committed.metadata != self._task.origin:
@@ -121,13 +121,13 @@ class _Replay:
 
     def _rows(self, start: int) -> Iterator[pa.RecordBatch]:
         """Those that are left."""
-        for stretch in self._task.stretches:
-            cells = tuple(
-                one for one in stretch.cells if one.end > start and one.start < self._task.end_offset
+        for section in self._task.sections:
+            ranges = tuple(
+                one for one in section.ranges if one.end > start and one.start < self._task.end_offset
             )
-            if not cells:
+            if not ranges:
                 continue
-            left = AuditRange(place=stretch.place, cells=cells, is_at_broker=stretch.is_at_broker)
+            left = PartitionSection(source=section.source, ranges=ranges, is_at_broker=section.is_at_broker)
             for batch in LakeRows(self._task.store, left, _Strict(), required=COLUMNS, sort=False).batches():
                 wanted = self._wanted(batch, start)
                 if wanted.num_rows:
@@ -146,7 +146,7 @@ class _Replay:
 
     def _write(self, batches: list[pa.RecordBatch], transaction: OpenedTransaction) -> int:
         producer = BatchProducer(self._client, codec=self._task.codec, transaction=transaction)
-        place = (self._task.topic, self._task.partition)
+        partition = (self._task.topic, self._task.partition)
         count = 0
         for batch in batches:
             rows = Rows(batch.column("value"), batch.column("key"), batch.column("headers"), _times_ms(batch))
@@ -156,7 +156,7 @@ class _Replay:
                 records = UncompressedBatch(
                     one.records, one.record_count, one.first_timestamp_ms, one.max_timestamp_ms
                 )
-                producer.send({place: records})
+                producer.send({partition: records})
             count += batch.num_rows
         producer.flush()
         self._commit_offset(int(batches[-1].column("offset")[-1].as_py()) + 1, transaction)

@@ -51,7 +51,7 @@ METRICS: Final = (COMMITS, CONFLICTS, ROWS, QUARANTINED, FILES, BYTES, SECONDS, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class TableCommit:
     """One commit to a table."""
 
     topic: str
@@ -79,9 +79,9 @@ class SyncMetrics:
     _samples: dict[Metric, dict[str, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: TableCommit) -> None:
         logger.info("%s", commit)
-        place = (commit.topic, commit.table)
+        labels = (commit.topic, commit.table)
         with self._lock:
             for metric, amount in (
                 (COMMITS, 1),
@@ -91,7 +91,7 @@ class SyncMetrics:
                 (BYTES, commit.bytes),
                 (SECONDS, commit.seconds),
             ):
-                self._raise(metric, amount, *place)
+                self._raise(metric, amount, *labels)
         self.set_lag(commit.topic, commit.table, commit.lag)
 
     def add_conflict(self, topic: str, table: str) -> None:
@@ -125,7 +125,7 @@ class SyncMetrics:
         return self._samples.setdefault(metric, {})
 
 
-def write_figures(path: str, text: str) -> None:
+def write_metrics_file(path: str, text: str) -> None:
     aside = f"{path}.{os.getpid()}.new"
     with open(aside, "w", encoding="utf-8") as file:
         file.write(text)

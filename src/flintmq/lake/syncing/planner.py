@@ -1,11 +1,11 @@
-"""What a sync has to do: for each topic the offsets that its table does not have yet, in pieces for the workers.
+"""Plans a sync: for each topic the offsets that its table does not have yet, as offset ranges for the workers.
 
-    planner.plan(wanted) -> {topic: Plan}
+    planner.plan(wanted, topics) -> {topic: SyncPlan}
 
-Invariant: the pieces of a partition are one stretch without a hole, from where the table ends to at most the last
-stable offset when the plan was made; `next_offsets` is where the table ends once they are in. Pieces end where
-segments end, so that whoever plans again after a kill finds the files that were made before. What retention has
-taken before the table had it is an error or, if that is allowed, a warning that names it; never silence.
+Invariant: the ranges of a partition follow each other without a hole, from where the table ends to at most the last
+stable offset when the plan was made; `next_offsets` is where the table ends once they are in. Ranges end where
+segments end, so that the next plan after a kill finds the files that were made before. What retention has deleted
+before the table had it is an error or, if that is allowed, a warning that names it; never silence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flintmq.arrow.scan.data_loss import span
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.planner import Planner
-from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
+from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, sized_parts, with_files
 from flintmq.client.admin.segments import PartitionFiles
 from flintmq.client.admin.topics import sizes
 from flintmq.client.cluster import ClusterClient
@@ -31,7 +31,7 @@ from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PIECES_MAX: Final = 1024
+RANGES_MAX: Final = 1024
 """Of one topic in one commit: the driver holds what is said of their files. What is left comes with the next."""
 
 
@@ -39,7 +39,7 @@ class SyncError(FlintError):
     """A topic and its table do not fit; the message says what to do."""
 
 
-class Gap(SyncError):
+class SyncGap(SyncError):
     """Records are gone from the topic before the table had them."""
 
 
@@ -53,9 +53,9 @@ class SyncRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SyncPlan:
     topic: TopicMetadata
-    pieces: tuple[Task, ...]
+    tasks: tuple[Task, ...]
     next_offsets: Mapping[int, int]
     """By partition, all of them."""
     ends: Mapping[int, int]
@@ -89,25 +89,31 @@ class SyncPlanner:
 
     def plan(
         self, wanted: Mapping[str, SyncRequest], topics: Mapping[str, TopicMetadata]
-    ) -> dict[str, Plan | SyncError]:
+    ) -> dict[str, SyncPlan | SyncError]:
         """By topic: a plan, or why there can be none. `topics` are as the broker has just told them."""
-        partitions = [place for place in self._planner.partitions(topics) if place[0] in wanted]
+        partitions = [partition for partition in self._planner.partitions(topics) if partition[0] in wanted]
         earliest = self._planner.earliest(partitions)
         latest = self._planner.latest(partitions)
         ranges: list[OffsetRange] = []
-        plans: dict[str, Plan | SyncError] = {}
+        plans: dict[str, SyncPlan | SyncError] = {}
         for name, table in wanted.items():
             try:
                 ranges += [
                     OffsetRange(
                         name,
                         topics[name].id,
-                        place[1],
-                        self._start(place, table, topics[name], earliest[place], latest[place]),
-                        latest[place],
+                        partition[1],
+                        self._start(
+                            partition,
+                            table,
+                            topics[name],
+                            earliest[partition],
+                            latest[partition],
+                        ),
+                        latest[partition],
                     )
-                    for place in partitions
-                    if place[0] == name
+                    for partition in partitions
+                    if partition[0] == name
                 ]
             except SyncError as error:
                 plans[name] = error
@@ -115,17 +121,22 @@ class SyncPlanner:
         for pieces in self._pieces([one for one in ranges if one.size > 0], earliest, latest):
             by_topic[range_of(pieces[0]).topic].append(pieces)
         for name in by_topic:
-            chosen = _fair(by_topic[name], PIECES_MAX)
+            chosen = _fair(by_topic[name], RANGES_MAX)
             reached = {one.partition: one.start for one in ranges if one.topic == name}
             for task in chosen:
                 piece = range_of(task)
                 reached[piece.partition] = max(reached[piece.partition], piece.end)
             ends = {one.partition: one.end for one in ranges if one.topic == name}
-            plans[name] = Plan(topics[name], tuple(chosen), reached, ends)
+            plans[name] = SyncPlan(topics[name], tuple(chosen), reached, ends)
         return plans
 
     def _start(
-        self, place: TopicPartition, table: SyncRequest, topic: TopicMetadata, earliest: int, latest: int
+        self,
+        partition: TopicPartition,
+        table: SyncRequest,
+        topic: TopicMetadata,
+        earliest: int,
+        latest: int,
     ) -> int:
         progress = table.progress
         if progress is not None and progress.topic_id != topic.id.hex():
@@ -134,19 +145,19 @@ class SyncPlanner:
                 f"made again (its id was {progress.topic_id}, and is {topic.id.hex()}). Sync it to another place "
                 "with --to, or move the table away first"
             )
-        start = None if progress is None else progress.next_offsets.get(place[1])
+        start = None if progress is None else progress.next_offsets.get(partition[1])
         if start is None:
             return earliest
         if start > latest:
             raise SyncError(
-                f"the table {table.name} has {place[0]}-{place[1]} up to offset {start - 1}, and the topic ends "
-                f"before {latest}: the broker has lost records, or is another one. Look at the broker first; to go "
-                "on, sync to another place with --to"
+                f"the table {table.name} has {partition[0]}-{partition[1]} up to offset {start - 1}, and the topic "
+                f"ends before {latest}: the broker has lost records, or is another one. Look at the broker first; "
+                "to go on, sync to another place with --to"
             )
         if start < earliest:
-            lost = span(*place, start, earliest)
+            lost = span(*partition, start, earliest)
             if not self._allow_gaps:
-                raise Gap(
+                raise SyncGap(
                     f"{lost} are deleted, and the table {table.name} does not have them: retention was faster than "
                     "the sync. To go on without them use --allow-gaps; to keep more, raise the topic's retention"
                 )
@@ -163,9 +174,9 @@ class SyncPlanner:
         found = self._segments.find(ranges)
         told = self._sizes({one.topic for one in ranges})
         for one in ranges:
-            place = (one.topic, one.partition)
-            density = told.get(place, 0) / max(1, latest[place] - earliest[place])
-            files = found.get(place)
+            partition = (one.topic, one.partition)
+            density = told.get(partition, 0) / max(1, latest[partition] - earliest[partition])
+            files = found.get(partition)
             cut = cut_at_segments(
                 one,
                 None if files is None else files.files,
@@ -192,36 +203,20 @@ def cut_at_segments(
     """Pieces of up to about `piece_bytes`, of whole segments; a larger one is cut by itself, evenly."""
     pieces: list[OffsetRange] = []
     begun, size = one.start, 0.0
-    for start, end, stretch in _stretches(one, files, bytes_per_offset):
-        if begun < start and size + stretch > piece_bytes:
+    segments = () if files is None else files.segments
+    for start, end, part_size in sized_parts(one, segments, bytes_per_offset):
+        if begun < start and size + part_size > piece_bytes:
             pieces.append(one._replace(start=begun, end=start))
             begun, size = start, 0.0
-        if stretch > piece_bytes:
-            *whole, last = one._replace(start=start, end=end).cut(ceil(stretch / piece_bytes))
+        if part_size > piece_bytes:
+            *whole, last = one._replace(start=start, end=end).cut(ceil(part_size / piece_bytes))
             pieces += whole
-            begun, size = last.start, stretch / (len(whole) + 1)
+            begun, size = last.start, part_size / (len(whole) + 1)
         else:
-            size += stretch
+            size += part_size
     if begun < one.end:
         pieces.append(one._replace(start=begun))
     return pieces
-
-
-def _stretches(
-    one: OffsetRange, files: PartitionFiles | None, bytes_per_offset: float
-) -> Iterator[tuple[int, int, float]]:
-    """The segments in the range and what lies between them, in order, each with about its bytes."""
-    position = one.start
-    for segment in () if files is None else files.segments:
-        start, end = max(position, segment.base_offset), min(one.end, segment.end_offset)
-        if start >= end:
-            continue
-        if position < start:
-            yield position, start, (start - position) * bytes_per_offset
-        yield start, end, segment.size * (end - start) / (segment.end_offset - segment.base_offset)
-        position = end
-    if position < one.end:
-        yield position, one.end, (one.end - position) * bytes_per_offset
 
 
 def _fair(by_partition: Sequence[Sequence[Task]], count_max: int) -> list[Task]:

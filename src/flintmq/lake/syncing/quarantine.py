@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from flintmq.lake.store.store import Store, open_store
-from flintmq.lake.syncing.piece_writer import Layout, with_footer
+from flintmq.lake.syncing.range_writer import FileLayout, with_footer
 from flintmq.lake.syncing.row_decoder import POISON
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
@@ -46,7 +46,7 @@ class _Kept(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingQuarantine:
     """Files of poison that belong to a commit of the table."""
 
     topic: str
@@ -55,7 +55,7 @@ class Pending:
     files: tuple[DataFile, ...]
 
     @staticmethod
-    def of(state: TableState, topic: str) -> Pending | None:
+    def of(state: TableState, topic: str) -> PendingQuarantine | None:
         """None also if the table has been rolled back since: what it says is then of rows that are gone."""
         text = state.properties.get(PENDING)
         if text is None:
@@ -78,7 +78,7 @@ class Pending:
             )
             for one in kept.files
         )
-        pending = Pending(topic, TopicProgress(kept.topic_id, kept.next_offsets), files)
+        pending = PendingQuarantine(topic, TopicProgress(kept.topic_id, kept.next_offsets), files)
         return pending if pending.is_in(state.progress.get(topic)) else None
 
     def text(self) -> str:
@@ -101,20 +101,20 @@ class Pending:
         )
 
 
-def with_pending(properties: Mapping[str, str], pending: Pending | None) -> dict[str, str]:
+def with_pending(properties: Mapping[str, str], pending: PendingQuarantine | None) -> dict[str, str]:
     """The properties of a commit."""
     left = {name: value for name, value in properties.items() if name != PENDING}
     return left if pending is None or not pending.files else {**left, PENDING: pending.text()}
 
 
 class Quarantine(Protocol):
-    def layout(self) -> Layout:
+    def layout(self) -> FileLayout:
         """How the files of poison are to be written."""
 
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """TableError if it has poison of offsets that the table is yet to come to, which would be there twice."""
 
-    def settle(self, pending: Pending) -> None:
+    def settle(self, pending: PendingQuarantine) -> None:
         """Let them be where they are kept, once; nothing to do if they are."""
 
 
@@ -123,8 +123,8 @@ class TableQuarantine:
         self._table = table
         self._settings = settings
 
-    def layout(self) -> Layout:
-        return Layout(store=self._store(), schema=self._state().schema)
+    def layout(self) -> FileLayout:
+        return FileLayout(store=self._store(), schema=self._state().schema)
 
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         state = self._table.state()
@@ -140,7 +140,7 @@ class TableQuarantine:
                     "far, or move it away"
                 )
 
-    def settle(self, pending: Pending) -> None:
+    def settle(self, pending: PendingQuarantine) -> None:
         for _ in range(_ATTEMPTS_MAX):
             state = self._state()
             if pending.is_in(state.progress.get(pending.topic)):

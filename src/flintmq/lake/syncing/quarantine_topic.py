@@ -26,10 +26,10 @@ from flintmq.arrow.write.side_topic import (
 )
 from flintmq.client.cluster import ClusterClient
 from flintmq.lake.store.store import Store
-from flintmq.lake.syncing.piece_writer import Layout
-from flintmq.lake.syncing.quarantine import Pending
+from flintmq.lake.syncing.quarantine import PendingQuarantine
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import ERROR, POISON
-from flintmq.lake.tables.file_names import DATA, digest_of
+from flintmq.lake.tables.data_file import DATA, digest_of
 from flintmq.lake.tables.table import TopicProgress
 
 logger = logging.getLogger(__name__)
@@ -47,15 +47,15 @@ class TopicQuarantine:
         self._store = store
         self._group = group
         self._sink = sink
-        self._settled: Pending | None = None
+        self._settled: PendingQuarantine | None = None
 
-    def layout(self) -> Layout:
-        return Layout(store=self._store, schema=POISON)
+    def layout(self) -> FileLayout:
+        return FileLayout(store=self._store, schema=POISON)
 
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """Accept every progress: other tables may share the topic, as headers name each record's origin."""
 
-    def settle(self, pending: Pending) -> None:
+    def settle(self, pending: PendingQuarantine) -> None:
         if pending == self._settled:
             return
         side_topic = SideTopic(
@@ -67,7 +67,7 @@ class TopicQuarantine:
         self._store.delete(one.path for one in pending.files)
         self._settled = pending
 
-    def _write_missing(self, pending: Pending, transaction: SideTransaction) -> None:
+    def _write_missing(self, pending: PendingQuarantine, transaction: SideTransaction) -> None:
         if self._is_settled(pending):
             return
         progress = pending.progress
@@ -78,7 +78,7 @@ class TopicQuarantine:
         )
         logger.info("%s: %d records are quarantined in the topic %s", pending.topic, count, self._topic)
 
-    def _is_settled(self, pending: Pending) -> bool:
+    def _is_settled(self, pending: PendingQuarantine) -> bool:
         progress = pending.progress
         committed = read_group_offsets(
             self._client,
@@ -93,7 +93,7 @@ class TopicQuarantine:
         first = pending.files[0].path
         return all(entry.path != first for entry in self._store.list(DATA))
 
-    def _batches(self, pending: Pending) -> Iterator[pa.RecordBatch]:
+    def _batches(self, pending: PendingQuarantine) -> Iterator[pa.RecordBatch]:
         for one in pending.files:
             with self._store.open(one.path) as file:
                 for batch in pq.ParquetFile(file).iter_batches(ROWS_PER_BATCH_MAX):

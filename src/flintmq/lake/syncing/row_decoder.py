@@ -1,10 +1,10 @@
-"""What becomes of records on their way into a table: all of them as they are, or their values decoded to columns.
+"""Makes rows of a table from records: the records as they are, or their values decoded to columns.
 
-    shaped = Shaper(decoder).shape(batch)
-    shaped.rows, shaped.poison
+    decoded = RowDecoder(decoder).decode(batch)
+    decoded.rows, decoded.poison
 
 Invariant: every record is either in `rows` or in `poison`, once, in order. Rows say where they come from: partition,
-offset, timestamp and key are always there. A shaper can be pickled: it travels to the workers.
+offset, timestamp and key are always there. A RowDecoder can be pickled: it travels to the workers.
 This module must not know tables, files or brokers.
 """
 
@@ -29,12 +29,12 @@ POISON: Final = pa.schema([*schema_of(_POISON_COLUMNS), pa.field(ERROR, pa.strin
 """What is kept of records that cannot be decoded."""
 
 
-class Shaped(NamedTuple):
+class DecodedRows(NamedTuple):
     rows: pa.RecordBatch
     poison: pa.RecordBatch | None
 
 
-class Shaper:
+class RowDecoder:
     def __init__(self, decoder: ValueDecoder | None = None) -> None:
         """Without a decoder records are taken as they are."""
         self._decoder = decoder
@@ -49,24 +49,24 @@ class Shaper:
     def is_raw(self) -> bool:
         return self._decoder is None
 
-    def shape(self, batch: pa.RecordBatch) -> Shaped:
+    def decode(self, batch: pa.RecordBatch) -> DecodedRows:
         if self._decoder is None:
-            return Shaped(batch, None)
+            return DecodedRows(batch, None)
         decoded = self._decoder.decode(batch.column("value"))
         columns = [batch.column(name) for name in ORIGIN]
         # A record without a value has a row all the same, with nothing in the decoded columns.
         rows = pa.RecordBatch.from_arrays([*columns, *decoded.columns], schema=self.schema)
         if not decoded.errors:
-            return Shaped(rows, None)
+            return DecodedRows(rows, None)
         poison = batch.select(_POISON_COLUMNS).take(pa.array([one.row for one in decoded.errors], pa.int64()))
         errors = pa.array([one.message for one in decoded.errors], pa.string())
-        return Shaped(
+        return DecodedRows(
             rows.filter(decoded.is_good),
             pa.RecordBatch.from_arrays([*poison.columns, errors], schema=POISON),
         )
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same rows with a table's columns, which are these and perhaps more, of these types or wider ones."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch

@@ -27,11 +27,11 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError
 from flintmq.lake.fan_out import OnProgress, no_progress
-from flintmq.lake.syncing.metrics import Commit, SyncMetrics
+from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 from flintmq.lake.syncing.options import SyncOptions, make_options
-from flintmq.lake.syncing.piece_runner import PASSING, PieceResult, PieceRunner, PieceWork, Stopped
-from flintmq.lake.syncing.planner import Plan, SyncError, SyncPlanner, SyncRequest, range_of
-from flintmq.lake.syncing.synced_table import Prepared, SyncedTable
+from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of
+from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
+from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable
 from flintmq.lake.tables.table import Conflict, TopicProgress
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def sync(
     format: str = "parquet",
     bootstrap_servers: str = "localhost:9092",
     interval_s: float | None = None,
-    on_commit: Callable[[Commit], None] = lambda commit: None,
+    on_commit: Callable[[TableCommit], None] = lambda commit: None,
     **options: Any,
 ) -> SyncOutcome:
     """Let tables below `to` have what topics have; with `interval_s`, again and again until KeyboardInterrupt.
@@ -79,7 +79,7 @@ class SyncUnavailable(SyncError):
 class SyncOutcome:
     """What a sync did."""
 
-    commits: list[Commit] = field(default_factory=list)
+    commits: list[TableCommit] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -135,7 +135,7 @@ class _Run:
         """What is raised within is the topic's failure, and nobody else's."""
         try:
             yield
-        except Stopped:
+        except SyncStopped:
             raise
         except FlintError as error:
             self.fail(topic, error)
@@ -157,7 +157,7 @@ class Sync:
         *,
         figures: SyncMetrics | None = None,
         on_progress: OnProgress = no_progress,
-        on_commit: Callable[[Commit], None] = lambda commit: None,
+        on_commit: Callable[[TableCommit], None] = lambda commit: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.figures = figures or SyncMetrics()
@@ -170,7 +170,7 @@ class Sync:
         self._planner = SyncPlanner(
             self._client, options.source, piece_bytes=options.piece_bytes, allow_gaps=options.allow_gaps
         )
-        self._runner = PieceRunner(spark)
+        self._runner = RangeRunner(spark)
         self._tables = {name: SyncedTable(name, options, self._client) for name in options.topics}
 
     def __enter__(self) -> Sync:
@@ -194,7 +194,7 @@ class Sync:
         run = _Run(left=list(self._options.topics))
         while run.left:
             if self._stop.is_set():
-                raise Stopped("stopped between two commits")
+                raise SyncStopped("stopped between two commits")
             self._round(run)
         if run.failures:
             raise _together(run.failures)
@@ -208,7 +208,7 @@ class Sync:
             try:
                 self.run()
                 failures = 0
-            except Stopped:
+            except SyncStopped:
                 return
             except (SyncUnavailable, *PASSING) as error:
                 failures += 1
@@ -224,7 +224,7 @@ class Sync:
     def _round(self, run: _Run) -> None:
         begun = self._clock()
         topics = self._planner.topics()
-        prepared: dict[str, Prepared] = {}
+        prepared: dict[str, PreparedTable] = {}
         for name in list(run.left):
             with run.failing(name):
                 table = self._tables[name].prepare(topics[name])
@@ -236,17 +236,17 @@ class Sync:
         planned = self._planner.plan(
             {name: SyncRequest(one.location, one.progress) for name, one in prepared.items()}, topics
         )
-        plans: dict[str, Plan] = {}
+        plans: dict[str, SyncPlan] = {}
         for name, plan in planned.items():
             if isinstance(plan, SyncError):
                 run.fail(name, plan)
             else:
                 plans[name] = plan
                 run.goals.setdefault(name, plan.ends)
-        work = [PieceWork(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.pieces]
+        work = [RangeWork(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.tasks]
         targets = [prepared[name].target for name in plans]
         results = self._runner.run(work, targets, on_progress=self._on_progress, is_stopped=self._stop.is_set)
-        by_topic: dict[str, list[PieceResult]] = {name: [] for name in plans}
+        by_topic: dict[str, list[RangeResult]] = {name: [] for name in plans}
         for one, result in zip(work, results, strict=True):
             by_topic[range_of(one.task).topic].append(result)
         for name, plan in plans.items():
@@ -257,7 +257,12 @@ class Sync:
                     run.replan(name)
 
     def _commit(
-        self, table: Prepared, plan: Plan, results: list[PieceResult], outcome: SyncOutcome, begun: float
+        self,
+        table: PreparedTable,
+        plan: SyncPlan,
+        results: list[RangeResult],
+        outcome: SyncOutcome,
+        begun: float,
     ) -> bool:
         """Whether it is done, not to be planned again."""
         name = plan.topic.name
@@ -269,7 +274,7 @@ class Sync:
         if not self._all_written(table, results):
             return False
         if self._stop.is_set():
-            raise Stopped("stopped before the commit; the next sync takes the files that are done")
+            raise SyncStopped("stopped before the commit; the next sync takes the files that are done")
         try:
             table.commit(plan, [one.written for one in results if one.written is not None])
         except Conflict as conflict:
@@ -285,7 +290,7 @@ class Sync:
         self._on_commit(commit)
         return True
 
-    def _all_written(self, table: Prepared, results: list[PieceResult]) -> bool:
+    def _all_written(self, table: PreparedTable, results: list[RangeResult]) -> bool:
         """False if what was found on the way asks for another plan; an error if no plan would help."""
         new_schemas = {one for result in results for one in result.new_schemas}
         if new_schemas:

@@ -18,17 +18,17 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.store.store import join, open_store
-from flintmq.lake.syncing.metrics import Commit
+from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
-from flintmq.lake.syncing.piece_runner import PieceResult
-from flintmq.lake.syncing.piece_writer import Layout, PieceTarget, WrittenPiece
-from flintmq.lake.syncing.planner import Plan
-from flintmq.lake.syncing.quarantine import Pending, Quarantine, TableQuarantine, with_pending
+from flintmq.lake.syncing.planner import SyncPlan
+from flintmq.lake.syncing.quarantine import PendingQuarantine, Quarantine, TableQuarantine, with_pending
 from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
-from flintmq.lake.syncing.table_decoding import SHAPE, Shapes
+from flintmq.lake.syncing.range_runner import RangeResult
+from flintmq.lake.syncing.range_writer import FileLayout, RangeTarget, WrittenRange
+from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, TableDecoding
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.partitioning import check_partitioning
-from flintmq.lake.tables.schema_evolution import same
+from flintmq.lake.tables.schema_evolution import is_same_schema
 from flintmq.lake.tables.table import Conflict, PartitionField, Table, TableChange, TableState, TopicProgress
 
 
@@ -38,41 +38,41 @@ class SyncedTable:
         self._options = options
         self._client = client
         self._table = table_of(options, topic)
-        self._shapes = Shapes(topic, options, client)
+        self._decoding = TableDecoding(topic, options, client)
         self._quarantine: Quarantine | None = None
 
-    def prepare(self, topic: TopicMetadata) -> Prepared:
+    def prepare(self, topic: TopicMetadata) -> PreparedTable:
         state = self._table.state() or self._create(topic)
         self._check_partitioning(state)
         quarantine = self._quarantine_of(state)
         if quarantine is not None:
-            if (pending := Pending.of(state, self._topic)) is not None:
+            if (pending := PendingQuarantine.of(state, self._topic)) is not None:
                 quarantine.settle(pending)
             quarantine.check(self._topic, state.progress.get(self._topic))
-        shaper = self._shapes.of(state)
-        schema = self._table.evolved(state, shaper.schema)
-        layout = Layout(
+        row_decoder = self._decoding.of(state)
+        schema = self._table.evolved(state, row_decoder.schema)
+        layout = FileLayout(
             store=open_store(self._table.location, self._options.store),
             schema=schema,
             partitioning=state.partitioning,
         )
-        target = PieceTarget(
+        target = RangeTarget(
             source=self._options.source,
-            shaper=shaper,
+            row_decoder=row_decoder,
             rows=layout,
-            digest=layout.digest(self._shapes.text),
+            digest=layout.digest(self._decoding.text),
             poison=None if quarantine is None else quarantine.layout(),
         )
-        return Prepared(self._topic, self._table, state, target, quarantine, self._shapes)
+        return PreparedTable(self._topic, self._table, state, target, quarantine, self._decoding)
 
     def _create(self, topic: TopicMetadata) -> TableState:
-        shaper = self._shapes.first(topic)
-        check_partitioning(self._options.partitioning, shaper.schema)
+        row_decoder = self._decoding.first(topic)
+        check_partitioning(self._options.partitioning, row_decoder.schema)
         try:
             return self._table.create(
-                shaper.schema,
+                row_decoder.schema,
                 partitioning=self._options.partitioning,
-                properties={SHAPE: self._shapes.text},
+                properties={DECODING_PROPERTY: self._decoding.text},
             )
         except Conflict:
             # Somebody else has made it meanwhile.
@@ -97,13 +97,13 @@ class SyncedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTable:
     topic: str
     _table: Table
     _state: TableState
-    target: PieceTarget
+    target: RangeTarget
     _quarantine: Quarantine | None
-    _shapes: Shapes
+    _decoding: TableDecoding
 
     @property
     def location(self) -> str:
@@ -113,7 +113,7 @@ class Prepared:
     def progress(self) -> TopicProgress | None:
         return self._state.progress.get(self.topic)
 
-    def has_news(self, plan: Plan) -> bool:
+    def has_news(self, plan: SyncPlan) -> bool:
         """Whether a plan without pieces says something that the table does not know: where it begins, after a gap."""
         progress = self.progress
         if progress is None:
@@ -125,20 +125,20 @@ class Prepared:
 
     def learn(self, schema_ids: Iterable[int]) -> None:
         """Schemas that values have, and whose columns the table is to have from the next plan on."""
-        self._shapes.learn(schema_ids)
+        self._decoding.learn(schema_ids)
 
-    def commit(self, plan: Plan, written: Sequence[WrittenPiece]) -> None:
+    def commit(self, plan: SyncPlan, written: Sequence[WrittenRange]) -> None:
         """Conflict if the table is not what the plan was made on."""
         progress = TopicProgress(plan.topic.id.hex(), dict(plan.next_offsets))
         poison = tuple(file for one in written for file in one.poison)
-        pending = Pending(self.topic, progress, poison) if poison else None
+        pending = PendingQuarantine(self.topic, progress, poison) if poison else None
         schema = self.target.rows.schema
-        properties = {**self._state.properties, SHAPE: self._shapes.text}
+        properties = {**self._state.properties, DECODING_PROPERTY: self._decoding.text}
         self._table.commit(
             TableChange(
                 base=self._state,
                 added=[file for one in written for file in one.rows],
-                schema=None if same(schema, self._state.schema) else schema,
+                schema=None if is_same_schema(schema, self._state.schema) else schema,
                 progress={**self._state.progress, self.topic: progress},
                 properties=with_pending(properties, pending),
             )
@@ -146,10 +146,10 @@ class Prepared:
         if pending is not None and self._quarantine is not None:
             self._quarantine.settle(pending)
 
-    def told(self, plan: Plan, results: Sequence[PieceResult], *, seconds: float) -> Commit:
+    def told(self, plan: SyncPlan, results: Sequence[RangeResult], *, seconds: float) -> TableCommit:
         written = [one.written for one in results if one.written is not None]
         files = [file for one in written for file in one.rows]
-        return Commit(
+        return TableCommit(
             topic=self.topic,
             table=self.location,
             rows=sum(file.rows for file in files),

@@ -1,10 +1,10 @@
-"""How the values of a topic become columns of its table: chosen when the table is made, and kept with it.
+"""Chooses how the values of a topic become columns of its table, once, and keeps that with the table.
 
-    shapes.first(topic)       for a table that is not there yet
-    shapes.of(state)          for one that is
+    decoding.first(topic)       for a table that is not there yet
+    decoding.of(state)          for one that is
 
-Invariant: what a table was begun with, kind of decoding and where columns go, stays so; schemas may grow. The text
-that is kept with the table says all that it takes to shape records so again, but for passwords.
+Invariant: format and target columns of a table never change; schemas may grow. The text that is kept with the table
+says all that it takes to decode records in the same way again, except passwords.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.options import Decoding, SyncOptions
-from flintmq.lake.syncing.row_decoder import Shaper
+from flintmq.lake.syncing.row_decoder import RowDecoder
 from flintmq.lake.tables.table import TableState
 
-SHAPE: Final = "flintmq.shape"
+DECODING_PROPERTY: Final = "flintmq.shape"
 
 _SAMPLE_OFFSETS_MAX: Final = 10_000
 """In all partitions."""
 
 
-class Shapes:
+class TableDecoding:
     """Of one topic."""
 
     def __init__(self, topic: str, options: SyncOptions, client: ClusterClient) -> None:
@@ -38,7 +38,7 @@ class Shapes:
         self._options = options
         self._client = client
         self._decoding = options.decoding
-        self._shaper: Shaper | None = None
+        self._row_decoder: RowDecoder | None = None
 
     @property
     def text(self) -> str:
@@ -46,8 +46,8 @@ class Shapes:
         kept = replace(self._decoding, registry=_without_password(self._decoding.registry), schema_file=None)
         return msgspec.json.encode(kept).decode()
 
-    def first(self, topic: TopicMetadata) -> Shaper:
-        if self._shaper is None:
+    def first(self, topic: TopicMetadata) -> RowDecoder:
+        if self._row_decoder is None:
             asked = self._decoding
             if is_inferred(
                 asked.kind,
@@ -56,42 +56,42 @@ class Shapes:
                 registry=asked.registry,
             ):
                 self._decoding = replace(asked, schema=self._inferred(topic))
-            self._shaper = self._made()
-        return self._shaper
+            self._row_decoder = self._made()
+        return self._row_decoder
 
-    def of(self, state: TableState) -> Shaper:
+    def of(self, state: TableState) -> RowDecoder:
         kept, asked = kept_decoding(state), self._decoding
         if (kept.kind, kept.into) != (asked.kind, asked.into):
             raise ConfigurationError(
                 f"the table of {self._topic} holds {_named(kept)}, and cannot hold {_named(asked)} from now on; "
                 "say it as it was, or sync to another place with --to"
             )
-        if self._shaper is None:
+        if self._row_decoder is None:
             if not (asked.schema or asked.schema_file or asked.registry):
                 # Not even a registry's password is said anew: it goes on as it was begun.
                 self._decoding = kept
             elif asked.registry is not None:
                 self._decoding = replace(asked, subject=asked.subject or kept.subject, ids=kept.ids)
-            self._shaper = self._made()
-        return self._shaper
+            self._row_decoder = self._made()
+        return self._row_decoder
 
     def learn(self, schema_ids: Iterable[int]) -> None:
-        """The next shaper has the columns of these schemas of the registry too."""
+        """The next row decoder has the columns of these schemas of the registry too."""
         known = self._decoding.ids
         self._decoding = replace(self._decoding, ids=(*known, *sorted(set(schema_ids) - set(known))))
-        self._shaper = self._made()
+        self._row_decoder = self._made()
 
-    def _made(self) -> Shaper:
+    def _made(self) -> RowDecoder:
         decoding = self._decoding
         if decoding.is_raw:
-            return Shaper()
+            return RowDecoder()
         if decoding.registry is not None and decoding.subject is None:
             self._decoding = decoding = replace(decoding, subject=value_subject(self._topic))
         if decoding.schema_file is not None:
             decoder = _opened(decoding)
             self._decoding = replace(decoding, schema_file=None, descriptors=decoder.files)
-            return Shaper(ValueDecoder(decoder, decoding.into))
-        return shaper_of(decoding)
+            return RowDecoder(ValueDecoder(decoder, decoding.into))
+        return row_decoder_of(decoding)
 
     def _inferred(self, topic: TopicMetadata) -> str:
         """Return the columns of the first records, as DDL."""
@@ -105,9 +105,9 @@ class Shapes:
         return found
 
 
-def shaper_of(decoding: Decoding) -> Shaper:
+def row_decoder_of(decoding: Decoding) -> RowDecoder:
     """As the text that is kept with a table says; whoever reads its rows again shapes them so."""
-    return Shaper() if decoding.is_raw else Shaper(ValueDecoder(_opened(decoding), decoding.into))
+    return RowDecoder() if decoding.is_raw else RowDecoder(ValueDecoder(_opened(decoding), decoding.into))
 
 
 def _opened(decoding: Decoding) -> Any:
@@ -126,7 +126,7 @@ def _opened(decoding: Decoding) -> Any:
 
 def kept_decoding(state: TableState) -> Decoding:
     """How the rows of a table were made."""
-    text = state.properties.get(SHAPE)
+    text = state.properties.get(DECODING_PROPERTY)
     return Decoding() if text is None else msgspec.json.decode(text, type=Decoding)
 
 

@@ -14,9 +14,10 @@ from flintmq.lake.store.store import Store, join, open_store
 from flintmq.lake.tables.table import Format, Table, TableError
 
 NAMESPACE: Final = "flintmq"
+_CATALOG_OPTIONS: Final = ("catalog", "namespace")
 
 
-class Opened(NamedTuple):
+class OpenedTable(NamedTuple):
     table: Table
     store: Store
     """The table's own: paths in it are those of its files."""
@@ -30,11 +31,24 @@ def open_with_store(
     settings: Mapping[str, str] | None = None,
     catalog: str | None = None,
     namespace: str | None = None,
-) -> Opened:
+) -> OpenedTable:
     table = open_table(
         root, name, format, settings=settings, catalog=catalog, namespace=namespace or NAMESPACE
     )
-    return Opened(table, open_store(table.location, settings))
+    return OpenedTable(table, open_store(table.location, settings))
+
+
+def open_table_at(path: str, format: str, options: Mapping[str, str]) -> OpenedTable:
+    """Open a table by its directory. `options` are settings of the store, and Iceberg's `catalog` and `namespace`."""
+    root, _, name = path.rstrip("/").rpartition("/")
+    return open_with_store(
+        root or ".",
+        name,
+        format,
+        settings={key: value for key, value in options.items() if key not in _CATALOG_OPTIONS},
+        catalog=options.get("catalog"),
+        namespace=options.get("namespace"),
+    )
 
 
 def open_table(

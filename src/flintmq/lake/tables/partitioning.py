@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintmq.errors import ConfigurationError
-from flintmq.lake.tables.file_names import FOLDER_BYTES_MAX, PartitionValues, folder
+from flintmq.lake.tables.data_file import FOLDER_BYTES_MAX, PartitionValues, partition_directory
 from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 _UNITS: Final = {Transform.YEAR: "Y", Transform.MONTH: "M", Transform.DAY: "D", Transform.HOUR: "h"}
@@ -69,7 +69,7 @@ def check_partitioning(fields: Sequence[PartitionField], schema: pa.Schema) -> N
             )
 
 
-def split(
+def split_by_partition(
     batch: pa.RecordBatch, fields: Sequence[PartitionField]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
     """In the order of the first row of each."""
@@ -118,7 +118,7 @@ def _coded(column: Any, field: PartitionField) -> tuple[Codes, list[str]]:
         texts = [_text(one) for one in encoded.dictionary.to_pylist()]
         codes = pc.fill_null(encoded.indices, _NO_CODE).to_numpy(zero_copy_only=False).astype(np.int64)
     for text in texts:
-        if len(folder(field.name, text)) > FOLDER_BYTES_MAX:
+        if len(partition_directory(field.name, text)) > FOLDER_BYTES_MAX:
             raise TableError(
                 f"a value of {field.column} is too long to name a folder after: {text[:40]}…; "
                 "partition the table by another column"

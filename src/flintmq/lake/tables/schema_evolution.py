@@ -33,7 +33,7 @@ def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     return pa.schema(_merged(old, new, ""), metadata=old.metadata)
 
 
-def same(one: pa.Schema, other: pa.Schema) -> bool:
+def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
     """Whether names and types are the same, whatever the metadata."""
     return bool(one.equals(other, check_metadata=False))
 

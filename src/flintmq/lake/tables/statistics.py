@@ -36,7 +36,7 @@ class FileStatistics:
     """Where row groups begin."""
 
 
-def figures_of(footer: bytes) -> FileStatistics:
+def statistics_of(footer: bytes) -> FileStatistics:
     metadata = pq.read_metadata(pa.BufferReader(footer))
     columns = tuple(
         ColumnStatistics(

@@ -15,11 +15,11 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError
 from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
-from flintmq.pipeline.dead_letters.record_lookup import InTheirTopics, Originals
-from flintmq.pipeline.dead_letters.staging import read_staged, staged
+from flintmq.pipeline.dead_letters.record_lookup import RecordLookup, SourceTopicLookup
+from flintmq.pipeline.dead_letters.staging import read_staged, staged_files
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.progress import RunProgress
-from flintmq.pipeline.sources.frames import otherwise_of
+from flintmq.pipeline.sources.frames import on_error_of
 from flintmq.pipeline.spec.model import Pipeline, TopicSource
 from flintmq.pipeline.spec.parts import DROP
 
@@ -46,19 +46,19 @@ class DeadLetterDelivery:
         if query is None:
             return
         committed = self._checkpoint.committed(sink)
-        for batch, paths in staged(self._checkpoint.store, query).items():
+        for batch, paths in staged_files(self._checkpoint.store, query).items():
             if batch > committed and not is_written(batch):
                 self._checkpoint.store.delete(paths)
 
-    def deliver(self, sink: str, figures: RunProgress, *, is_last: bool) -> None:
+    def deliver(self, sink: str, progress: RunProgress, *, is_last: bool) -> None:
         """What the committed batches of a sink have found. If there is no later look, it must succeed now."""
-        last = figures.sinks[sink].batch
+        last = progress.sinks[sink].batch
         if last <= self._done.get(sink, -1) and not is_last:
             return
         try:
             # Not what the progress says: a batch counts when its commit is there.
             committed = self._checkpoint.committed(sink)
-            self._publish([sink], figures)
+            self._publish([sink], progress)
         except ClientError as error:
             if is_last:
                 raise
@@ -67,22 +67,22 @@ class DeadLetterDelivery:
             return
         self._done[sink] = min(last, committed)
 
-    def deliver_all(self, figures: RunProgress) -> None:
+    def deliver_all(self, progress: RunProgress) -> None:
         """What all committed batches have found, of all sinks that ever ran, in one transaction."""
-        self._publish(self._checkpoint.sinks(), figures)
+        self._publish(self._checkpoint.sinks(), progress)
 
-    def _publish(self, sinks: Sequence[str], figures: RunProgress) -> None:
+    def _publish(self, sinks: Sequence[str], progress: RunProgress) -> None:
         store = self._checkpoint.store
         paths = [path for sink in sinks for path in self._committed(sink)]
         if not paths:
             return
-        dead = read_staged(store, paths)
-        for one in dead:
+        rejected = read_staged(store, paths)
+        for one in rejected:
             if one.step in self._dropping:
-                figures.dropped[one.step] = figures.dropped.get(one.step, 0) + 1
-        letters = [one for one in dead if one.step not in self._dropping]
-        if letters and self._publisher is not None:
-            figures.dead_letters += self._publisher.publish(letters)
+                progress.dropped[one.step] = progress.dropped.get(one.step, 0) + 1
+        published = [one for one in rejected if one.step not in self._dropping]
+        if published and self._publisher is not None:
+            progress.dead_letters += self._publisher.publish(published)
         store.delete(paths)
 
     def _committed(self, sink: str) -> Iterator[str]:
@@ -92,7 +92,7 @@ class DeadLetterDelivery:
             return
         # First: all files of a batch are there when its commit is.
         committed = self._checkpoint.committed(sink)
-        for batch, paths in sorted(staged(self._checkpoint.store, query).items()):
+        for batch, paths in sorted(staged_files(self._checkpoint.store, query).items()):
             if batch <= committed:
                 yield from paths
 
@@ -104,13 +104,13 @@ def delivery_of(
     *,
     owner: str | None = None,
     run: str = "",
-    originals: Callable[[ClusterClient, SourceOptions], Originals] = InTheirTopics,
+    lookup: Callable[[ClusterClient, SourceOptions], RecordLookup] = SourceTopicLookup,
 ) -> Iterator[DeadLetterDelivery]:
     """`owner` is the id of the pipeline's own checkpoint, where this is another."""
     dropping = {
         name
         for name, source in pipeline.sources.items()
-        if isinstance(source, TopicSource) and otherwise_of(pipeline, source) == DROP
+        if isinstance(source, TopicSource) and on_error_of(pipeline, source) == DROP
     }
     if pipeline.dead_letters is None:
         yield DeadLetterDelivery(checkpoint, None, dropping)
@@ -118,8 +118,8 @@ def delivery_of(
     bootstrap = tuple(parse_addresses(pipeline.bootstrap_servers))
     with ClusterClient(bootstrap, client_id="flintmq-pipeline") as client:
         topic = str(pipeline.dead_letters.topic)
-        found = originals(client, SourceOptions(bootstrap, TopicSelection(), ()))
+        found = lookup(client, SourceOptions(bootstrap, TopicSelection(), ()))
         publisher = DeadLetterPublisher(
-            client, topic, pipeline=pipeline.name, checkpoint=owner or checkpoint.id, run=run, originals=found
+            client, topic, pipeline=pipeline.name, checkpoint=owner or checkpoint.id, run=run, lookup=found
         )
         yield DeadLetterDelivery(checkpoint, publisher, dropping)

@@ -28,8 +28,8 @@ from flintmq.arrow.write.side_topic import (
     read_group_offsets,
 )
 from flintmq.client.cluster import ClusterClient
-from flintmq.pipeline.dead_letters.record_lookup import DeadLetter, Originals
-from flintmq.pipeline.dead_letters.staging import Dead
+from flintmq.pipeline.dead_letters.record_lookup import DeadLetter, RecordLookup
+from flintmq.pipeline.dead_letters.staging import RejectedRecord
 from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class DeadLetterPublisher:
         pipeline: str,
         checkpoint: str,
         run: str,
-        originals: Originals,
+        lookup: RecordLookup,
     ) -> None:
         """`checkpoint` is the id of one: what was published is remembered for as long as it is gone on with.
 
@@ -71,33 +71,38 @@ class DeadLetterPublisher:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
         self._run = run
-        self._originals = originals
+        self._lookup = lookup
         digest = hashlib.sha256(f"{pipeline}/{topic}/{checkpoint}/{run}".encode()).hexdigest()[:16]
         self._side_topic = SideTopic(
             client, SinkOptions((), topic=topic), transactional_id=f"flintmq-pipeline-dead-{digest}"
         )
 
-    def publish(self, dead: Sequence[Dead]) -> int:
+    def publish(self, rejected: Sequence[RejectedRecord]) -> int:
         """Publish them, and return how many were not published before."""
-        if not dead:
+        if not rejected:
             return 0
-        letters = self._originals.find(dead)
-        return self._side_topic.attempt(lambda transaction: self._write_missing(letters, transaction))
+        dead_letters = self._lookup.find(rejected)
+        return self._side_topic.attempt(lambda transaction: self._write_missing(dead_letters, transaction))
 
-    def _write_missing(self, letters: Sequence[DeadLetter], transaction: SideTransaction) -> int:
-        topic_ids = {one.place[0]: self._client.topic(one.place[0]).id.hex() for one in letters}
+    def _write_missing(self, dead_letters: Sequence[DeadLetter], transaction: SideTransaction) -> int:
+        topic_ids = {
+            one.topic_partition[0]: self._client.topic(one.topic_partition[0]).id.hex()
+            for one in dead_letters
+        }
         ends: dict[str, Offsets] = {}
         left: set[int] = set()
-        for group, of_group in self._by_group(letters).items():
-            partitions = {letters[at].place for at in of_group}
+        for group, of_group in self._by_group(dead_letters).items():
+            partitions = {dead_letters[at].topic_partition for at in of_group}
             done = read_group_offsets(self._client, group, partitions, topic_ids)
             for at in of_group:
-                one = letters[at]
-                if one.offset >= done.get(one.place, 0):
+                one = dead_letters[at]
+                if one.offset >= done.get(one.topic_partition, 0):
                     of_partition = ends.setdefault(group, {})
-                    of_partition[one.place] = max(of_partition.get(one.place, 0), one.offset + 1)
+                    of_partition[one.topic_partition] = max(
+                        of_partition.get(one.topic_partition, 0), one.offset + 1
+                    )
                     left.add(at)
-        new = [letters[at] for at in sorted(left)]
+        new = [dead_letters[at] for at in sorted(left)]
         if not new:
             return 0
         batches = (
@@ -109,21 +114,21 @@ class DeadLetterPublisher:
         logger.info("%s: %d dead letters are in the topic %s", self._pipeline, len(new), self._topic)
         return len(new)
 
-    def _by_group(self, letters: Sequence[DeadLetter]) -> dict[str, list[int]]:
+    def _by_group(self, dead_letters: Sequence[DeadLetter]) -> dict[str, list[int]]:
         """Return indices of dead letters, by the groups whose offsets say whether they were published."""
         found: dict[str, list[int]] = {}
-        for at, one in enumerate(letters):
-            of_step = (self._pipeline, "dead", one.dead.step, self._checkpoint)
-            owners = [(self._run, query) for query in one.dead.queries] if self._run else [()]
+        for at, one in enumerate(dead_letters):
+            of_step = (self._pipeline, "dead", one.rejected.step, self._checkpoint)
+            owners = [(self._run, query) for query in one.rejected.queries] if self._run else [()]
             for owner in owners:
                 found.setdefault(".".join((*of_step, *owner)), []).append(at)
         return found
 
-    def _rows(self, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
+    def _rows(self, dead_letters: Sequence[DeadLetter]) -> pa.RecordBatch:
         keys: list[str] = []
         values: list[bytes | None] = []
         ends = [0]
-        for one in letters:
+        for one in dead_letters:
             for header in one.headers:
                 if header["key"] not in _OWN:
                     keys.append(header["key"])
@@ -137,25 +142,25 @@ class DeadLetterPublisher:
         )
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([one.key for one in letters], pa.binary()),
-                pa.array([one.value for one in letters], pa.binary()),
+                pa.array([one.key for one in dead_letters], pa.binary()),
+                pa.array([one.value for one in dead_letters], pa.binary()),
                 pa.ListArray.from_arrays(pa.array(ends, pa.int32()), headers, type=HEADERS),
             ],
             names=["key", "value", "headers"],
         )
 
-    def _about(self, letter: DeadLetter) -> dict[str, bytes]:
-        dead = letter.dead
+    def _about(self, dead_letter: DeadLetter) -> dict[str, bytes]:
+        rejected = dead_letter.rejected
         about = {
             "flintmq.pipeline": self._pipeline.encode(),
             "flintmq.checkpoint": self._checkpoint.encode(),
-            "flintmq.step": dead.step.encode(),
-            "flintmq.error": dead.error.encode(),
-            "flintmq.topic": dead.topic.encode(),
-            "flintmq.partition": b"%d" % dead.partition,
-            "flintmq.offset": b"%d" % dead.offset,
-            "flintmq.attempt": b"%d" % letter.attempt,
+            "flintmq.step": rejected.step.encode(),
+            "flintmq.error": rejected.error.encode(),
+            "flintmq.topic": rejected.topic.encode(),
+            "flintmq.partition": b"%d" % rejected.partition,
+            "flintmq.offset": b"%d" % rejected.offset,
+            "flintmq.attempt": b"%d" % dead_letter.attempt,
         }
         if self._run:
-            about[PREFIX + REPLAYS] = ",".join(dead.queries).encode()
-        return {**about, "flintmq.lost": b"true"} if letter.is_lost else about
+            about[PREFIX + REPLAYS] = ",".join(rejected.queries).encode()
+        return {**about, "flintmq.lost": b"true"} if dead_letter.is_lost else about

@@ -19,7 +19,7 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.range_reader import read_range
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
-from flintmq.pipeline.dead_letters.staging import Dead
+from flintmq.pipeline.dead_letters.staging import RejectedRecord
 from flintmq.records.topic_partition import TopicPartition
 
 _COLUMNS: Final = ("key", "value", "headers", "offset")
@@ -29,9 +29,9 @@ _GAP_MAX: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    dead: Dead
+    rejected: RejectedRecord
     """Where the record was first, and why it is dead."""
-    place: TopicPartition
+    topic_partition: TopicPartition
     offset: int
     """Where it was found now."""
     key: bytes | None = None
@@ -41,11 +41,11 @@ class DeadLetter:
     is_lost: bool = False
 
 
-class Originals(Protocol):
-    def find(self, dead: Sequence[Dead]) -> list[DeadLetter]: ...
+class RecordLookup(Protocol):
+    def find(self, rejected: Sequence[RejectedRecord]) -> list[DeadLetter]: ...
 
 
-class InTheirTopics:
+class SourceTopicLookup:
     """Records of the topics that sources read."""
 
     def __init__(self, client: ClusterClient, options: SourceOptions) -> None:
@@ -53,36 +53,47 @@ class InTheirTopics:
         # What is gone is told in the letter; the others are to be published all the same.
         self._options = replace(options, fail_on_loss=False)
 
-    def find(self, dead: Sequence[Dead]) -> list[DeadLetter]:
-        by_place: dict[TopicPartition, set[int]] = {}
-        for one in dead:
+    def find(self, rejected: Sequence[RejectedRecord]) -> list[DeadLetter]:
+        by_partition: dict[TopicPartition, set[int]] = {}
+        for one in rejected:
             if not one.is_whole:
-                by_place.setdefault((one.topic, one.partition), set()).add(one.offset)
+                by_partition.setdefault((one.topic, one.partition), set()).add(one.offset)
         found: dict[tuple[TopicPartition, int], Mapping[str, Any]] = {}
-        for place, offsets in by_place.items():
+        for partition, offsets in by_partition.items():
             wanted = np.array(sorted(offsets), np.int64)
             for start, end in _spans(wanted.tolist()):
-                for row in self._read(place, start, end, wanted):
-                    found[place, row["offset"]] = row
-        return [self._letter(one, found.get(((one.topic, one.partition), one.offset))) for one in dead]
+                for row in self._read(partition, start, end, wanted):
+                    found[partition, row["offset"]] = row
+        return [
+            self._dead_letter(one, found.get(((one.topic, one.partition), one.offset))) for one in rejected
+        ]
 
     @staticmethod
-    def _letter(dead: Dead, row: Mapping[str, Any] | None) -> DeadLetter:
-        place = (dead.topic, dead.partition)
-        if dead.is_whole:
-            return DeadLetter(dead, place, dead.offset, dead.key, dead.value, dead.headers or ())
+    def _dead_letter(rejected: RejectedRecord, row: Mapping[str, Any] | None) -> DeadLetter:
+        partition = (rejected.topic, rejected.partition)
+        if rejected.is_whole:
+            return DeadLetter(
+                rejected,
+                partition,
+                rejected.offset,
+                rejected.key,
+                rejected.value,
+                rejected.headers or (),
+            )
         if row is None:
-            return DeadLetter(dead, place, dead.offset, is_lost=True)
-        return DeadLetter(dead, place, dead.offset, row["key"], row["value"], row["headers"] or ())
+            return DeadLetter(rejected, partition, rejected.offset, is_lost=True)
+        return DeadLetter(
+            rejected, partition, rejected.offset, row["key"], row["value"], row["headers"] or ()
+        )
 
     def _read(
-        self, place: TopicPartition, start: int, end: int, offsets: npt.NDArray[np.int64]
+        self, partition: TopicPartition, start: int, end: int, offsets: npt.NDArray[np.int64]
     ) -> Iterator[Mapping[str, Any]]:
         try:
-            topic_id = self._client.topic(place[0]).id
+            topic_id = self._client.topic(partition[0]).id
         except NoSuchTopic:
             return
-        wanted = OffsetRange(place[0], topic_id, place[1], start, end)
+        wanted = OffsetRange(partition[0], topic_id, partition[1], start, end)
         for batch in read_range(wanted, _COLUMNS, self._options):
             chosen = np.isin(batch.column("offset").to_numpy(), offsets)
             yield from batch.filter(pa.array(chosen)).to_pylist()

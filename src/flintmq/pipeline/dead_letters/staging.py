@@ -42,7 +42,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Dead(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record, the source or step that it was too bad for, and why."""
 
     topic: str
@@ -59,20 +59,20 @@ class Dead(NamedTuple):
     """Those that have found it, as the driver knows them."""
 
 
-def named(dead: Sequence[Dead]) -> pa.RecordBatch:
+def named_records(rejected: Sequence[RejectedRecord]) -> pa.RecordBatch:
     """Records that are somewhere else."""
-    columns = [pa.array([one[at] for one in dead], kind.type) for at, kind in enumerate(_SCHEMA)]
+    columns = [pa.array([one[at] for one in rejected], kind.type) for at, kind in enumerate(_SCHEMA)]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-def whole(names: Sequence[Any], *, key: Any, value: Any, headers: Any) -> pa.RecordBatch:
+def whole_records(names: Sequence[Any], *, key: Any, value: Any, headers: Any) -> pa.RecordBatch:
     """Records themselves; `names` are the columns of NAMED."""
     is_whole = pa.repeat(pa.scalar(True), len(value))
     return pa.RecordBatch.from_arrays([*names, is_whole, key, value, headers], schema=_SCHEMA)
 
 
 @dataclass(frozen=True)
-class Stage:
+class DeadLetterStage:
     """Where workers put them. Can be pickled."""
 
     url: str
@@ -89,10 +89,10 @@ class Stage:
         open_store(self.url, self.settings).put_new(path, written.getvalue().to_pybytes())
 
 
-class Gathering:
+class DeadLetterBuffer:
     """What one task finds, put when there is much of it and at the end."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DeadLetterStage) -> None:
         self._stage = stage
         self._found: list[pa.RecordBatch] = []
 
@@ -110,7 +110,7 @@ class Gathering:
         self._found = []
 
 
-def staged(store: Store, query: str) -> dict[int, list[str]]:
+def staged_files(store: Store, query: str) -> dict[int, list[str]]:
     """Paths by batch."""
     found: dict[int, list[str]] = {}
     for entry in store.list(f"{FOLDER}/{query}"):
@@ -120,15 +120,15 @@ def staged(store: Store, query: str) -> dict[int, list[str]]:
     return found
 
 
-def read_staged(store: Store, paths: Iterable[str]) -> list[Dead]:
+def read_staged(store: Store, paths: Iterable[str]) -> list[RejectedRecord]:
     """Each record once for each step, in order, with all queries that have found it."""
-    found: dict[tuple[str, str, int, int], Dead] = {}
+    found: dict[tuple[str, str, int, int], RejectedRecord] = {}
     for path in paths:
         query = path.split("/")[-3]
         with store.open(path) as file, pa.ipc.open_stream(file) as reader:
             columns = [column.to_pylist() for column in reader.read_all().columns]
         for values in zip(*columns, strict=True):
-            one = Dead(*values)._replace(queries=(query,))
+            one = RejectedRecord(*values)._replace(queries=(query,))
             first = found.setdefault((one.step, one.topic, one.partition, one.offset), one)
             if query not in first.queries:
                 found[one.step, one.topic, one.partition, one.offset] = first._replace(

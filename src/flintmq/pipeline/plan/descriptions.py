@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import Final
 
+from flintmq.pipeline.spec.declaration import without_credentials
 from flintmq.pipeline.spec.graph import Graph
-from flintmq.pipeline.spec.masking import public
 from flintmq.pipeline.spec.model import (
     AnyNode,
     ConsoleSink,
@@ -97,13 +97,13 @@ def _lines(node: AnyNode) -> list[str]:
         case FilesSink():
             return [f"{node.format} files in {node.files}"]
         case JdbcSink():
-            return [public(node.jdbc), f"table {node.into}", *_mode(node.mode)]
+            return [without_credentials(node.jdbc), f"table {node.into}", *_mode(node.mode)]
         case ConsoleSink():
             return [f"{node.console} rows of each batch to the terminal", *_mode(node.mode)]
 
 
 def _coding(part: Decode | Encode) -> list[str]:
-    where = part.schema_file or (part.registry and f"schemas of {public(part.registry)}")
+    where = part.schema_file or (part.registry and f"schemas of {without_credentials(part.registry)}")
     first = f"{part.format}, {where}" if where else part.format
     if isinstance(part, Decode) and part.format == "json" and not where and part.schema is None:
         first = f"json, as in {part.sample} records"

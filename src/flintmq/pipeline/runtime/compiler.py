@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from flintmq.pipeline.dead_letters.staging import Stage
-from flintmq.pipeline.runtime.spark_problems import be_quiet, telling
+from flintmq.pipeline.dead_letters.staging import DeadLetterStage
+from flintmq.pipeline.runtime.spark_problems import as_problems, silence_pyspark
 from flintmq.pipeline.runtime.steps import Steps
 from flintmq.pipeline.sources.decoded_source import FlintMQDecoded
-from flintmq.pipeline.sources.frames import SourceFrame, otherwise_of
+from flintmq.pipeline.sources.frames import SourceFrame, on_error_of
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import AnyNode, Pipeline, SinkBase, StateStep, TopicSource
 from flintmq.pipeline.spec.origin import asked_for, python_files
@@ -47,7 +47,7 @@ class Compiled:
 
 def own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """One that has the sources, and the settings of the pipeline that a session may have."""
-    be_quiet()
+    silence_pyspark()
     made = spark.newSession()
     fresh = made.conf.getAll
     for name, value in spark.conf.getAll.items():
@@ -68,7 +68,7 @@ def compile_pipeline(
     spark: SparkSession,
     pipeline: Pipeline,
     *,
-    stage: Stage | None = None,
+    stage: DeadLetterStage | None = None,
     schemas: MutableMapping[str, Any] | None = None,
     reading: Callable[..., SourceFrame] = SourceFrame,
 ) -> Compiled:
@@ -114,7 +114,7 @@ def _other_brokers(pipeline: Pipeline) -> Iterator[Problem]:
             pipeline.bootstrap_servers,
         ):
             continue
-        if pipeline.dead_letters is not None and (expects or otherwise_of(pipeline, source) == DEAD_LETTER):
+        if pipeline.dead_letters is not None and (expects or on_error_of(pipeline, source) == DEAD_LETTER):
             message = f"`{source.name}` is on other brokers than the topic of dead letters"
             hint = "set `otherwise` to drop or fail, or mirror the topic"
             place = place_of(source.bootstrap_servers, source.place)
@@ -125,7 +125,7 @@ def _made(node: AnyNode, sources: SourceFrame, steps: Steps, frames: Mapping[str
     if isinstance(node, SinkBase):
         raise AssertionError("a sink is no table")
     if node.name in sources.pipeline.sources:
-        with telling(Rule.WRONG_VALUE, f"the source `{node.name}`", None, node.place):
+        with as_problems(Rule.WRONG_VALUE, f"the source `{node.name}`", None, node.place):
             return sources.frame(sources.pipeline.sources[node.name])
     return steps.frame(sources.pipeline.steps[node.name], frames)
 

@@ -18,9 +18,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from flintmq.pipeline.dead_letters.staging import Dead, Gathering, Stage, named
+from flintmq.pipeline.dead_letters.staging import (
+    DeadLetterBuffer,
+    DeadLetterStage,
+    RejectedRecord,
+    named_records,
+)
 from flintmq.pipeline.runtime.progress import OBSERVED
-from flintmq.pipeline.runtime.spark_problems import telling
+from flintmq.pipeline.runtime.spark_problems import as_problems
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import DedupStep, Step
 from flintmq.pipeline.spec.origin import RECORD
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 _SEPARATOR: Final = "\x1f"
 
 
-def expected(frame: DataFrame, step: Step, graph: Graph, stage: Stage | None) -> DataFrame:
+def expected(frame: DataFrame, step: Step, graph: Graph, stage: DeadLetterStage | None) -> DataFrame:
     if not step.expect:
         return frame
     conditions = {name: _condition(frame, step, name, one) for name, one in step.expect.items()}
@@ -60,7 +65,7 @@ def expected(frame: DataFrame, step: Step, graph: Graph, stage: Stage | None) ->
 
 def _condition(frame: DataFrame, step: Step, name: str, one: Expectation) -> Column:
     what = f"the expectation `{step.name}.{name}`"
-    with telling(Rule.SQL, what, one.that, one.place):
+    with as_problems(Rule.SQL, what, one.that, one.place):
         kind = frame.select(F.expr(str(one.that))).schema[0].dataType.simpleString()
     if kind != "boolean":
         place = place_of(one.that, one.place)
@@ -101,7 +106,9 @@ def _message(step: Step, name: str, one: Expectation, *, has_origin: bool) -> Co
     )
 
 
-def _without_dead(frame: DataFrame, step: Step, conditions: dict[str, Column], stage: Stage) -> DataFrame:
+def _without_dead(
+    frame: DataFrame, step: Step, conditions: dict[str, Column], stage: DeadLetterStage
+) -> DataFrame:
     failing: Any = F
     for name, condition in conditions.items():
         failing = failing.when(~condition, F.lit(name))
@@ -123,16 +130,16 @@ class _Staging:
     step: str
     said: dict[str, str]
     """By expectation."""
-    stage: Stage
+    stage: DeadLetterStage
 
     def good(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        gathering = Gathering(self.stage)
+        gathering = DeadLetterBuffer(self.stage)
         for batch in batches:
             if batch.null_count < len(batch):
-                gathering.add(named([self._dead(text) for text in batch.drop_null().to_pylist()]))
+                gathering.add(named_records([self._dead(text) for text in batch.drop_null().to_pylist()]))
             yield batch.is_null()
         gathering.finish()
 
-    def _dead(self, text: str) -> Dead:
+    def _dead(self, text: str) -> RejectedRecord:
         topic, partition, offset, name = text.split(_SEPARATOR)
-        return Dead(topic, int(partition), int(offset), self.step, self.said[name])
+        return RejectedRecord(topic, int(partition), int(offset), self.step, self.said[name])

@@ -1,6 +1,6 @@
 """A run's figures as Prometheus reads them. Pure.
 
-    with MetricsServer(lambda: figures_text("orders", figures), port=9400): …
+    with MetricsServer(lambda: metrics_text("orders", progress), port=9400): …
 
 Invariant: what is told was declared in METRICS, which `docs/metrics.md` has too. Counters begin at 0 with the run.
 """
@@ -56,8 +56,8 @@ DROPPED: Final = Metric(
 METRICS: Final = (UP, BATCHES, ROWS, RATE, SECONDS, LAG, STATE, FAILED, DEAD, DROPPED)
 
 
-def figures_text(pipeline: str, figures: RunProgress) -> str:
-    sinks = list(figures.sinks.items())
+def metrics_text(pipeline: str, progress: RunProgress) -> str:
+    sinks = list(progress.sinks.items())
     samples: dict[Metric, Iterable[tuple[tuple[str, ...], float]]] = {
         UP: [((pipeline,), 1)],
         BATCHES: [((pipeline, name), one.batches) for name, one in sinks],
@@ -71,8 +71,8 @@ def figures_text(pipeline: str, figures: RunProgress) -> str:
             for name, one in sinks
             for expectation, count in list(one.failed.items())
         ],
-        DEAD: [((pipeline,), figures.dead_letters)],
-        DROPPED: [((pipeline, source), count) for source, count in list(figures.dropped.items())],
+        DEAD: [((pipeline,), progress.dead_letters)],
+        DROPPED: [((pipeline, source), count) for source, count in list(progress.dropped.items())],
     }
     return "".join(
         heading(metric) + "".join(_line(metric, labels, value) for labels, value in samples[metric])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.delivery import DeadLetterDelivery, delivery_of
-from flintmq.pipeline.dead_letters.source import RUN, DeadLetterReading, InDeadLetters
+from flintmq.pipeline.dead_letters.source import RUN, DeadLetterFrame, DeadLetterTopicLookup
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled
 from flintmq.pipeline.runtime.control import located
@@ -69,12 +69,12 @@ def replay_dead_letters(
     asked = replace(options or RunOptions(), once=True)
     folder = f"{located(pipeline.checkpoint_path)}/{RUN}-dead-letters{suffix}"
     left_out = pipeline.sinks.keys() - chosen.sinks.keys()
-    run = LetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder, left_out=left_out)
+    run = DeadLetterRun(spark, chosen, stop or threading.Event(), asked, checkpoint=folder, left_out=left_out)
     run.has_own_names = bool(suffix)
     return carry_out(run)
 
 
-class LetterRun(Run):
+class DeadLetterRun(Run):
     NAME: ClassVar[str] = RUN
     has_own_names = False
     """Whether it writes elsewhere than the pipeline does."""
@@ -100,7 +100,7 @@ class LetterRun(Run):
         graph = Graph(alone)
         (sink,) = alone.sinks.values()
         return partial(
-            DeadLetterReading,
+            DeadLetterFrame,
             steps=tuple(node.name for node in graph.upstream(sink)[1:]),
             checkpoint=self._owner,
             query=self._checkpoint.query_id(sink.name),
@@ -114,7 +114,7 @@ class LetterRun(Run):
             self._checkpoint,
             owner=owner,
             run=RUN,
-            originals=lambda client, options: InDeadLetters(
+            lookup=lambda client, options: DeadLetterTopicLookup(
                 client, options, topic, pipeline=name, checkpoint=owner
             ),
         )
@@ -125,7 +125,7 @@ class LetterRun(Run):
     def deliver(self, delivery: DeadLetterDelivery, sink: str, *, is_last: bool) -> None:
         if is_last and not self._stop.is_set() and sink == list(self.pipeline.sinks)[-1]:
             self._raise_failure()
-            delivery.deliver_all(self._figures)
+            delivery.deliver_all(self._progress)
 
 
 def replay_from(

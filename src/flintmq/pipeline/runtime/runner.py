@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from flintmq.errors import FlintError
 from flintmq.pipeline.dead_letters.delivery import DeadLetterDelivery, delivery_of
-from flintmq.pipeline.dead_letters.staging import Stage
+from flintmq.pipeline.dead_letters.staging import DeadLetterStage
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled, compile_pipeline, own_session
 from flintmq.pipeline.runtime.control import Control, control_folder
 from flintmq.pipeline.runtime.failure_cause import cause_of
 from flintmq.pipeline.runtime.progress import RunProgress, SinkProgress
-from flintmq.pipeline.runtime.spark_problems import telling
+from flintmq.pipeline.runtime.spark_problems import as_problems
 from flintmq.pipeline.sinks.lake import LakeSink
 from flintmq.pipeline.sinks.queries import is_written, sink_writer
 from flintmq.pipeline.sources.frames import SourceFrame
@@ -118,7 +118,7 @@ class Run:
         self._options = options
         self._left_out = left_out
         self._checkpoint = Checkpoint.open(pipeline, checkpoint)
-        self._figures = RunProgress({name: SinkProgress() for name in pipeline.sinks})
+        self._progress = RunProgress({name: SinkProgress() for name in pipeline.sinks})
         self._queries: dict[str, StreamingQuery] = {}
         self._told_s = float("-inf")
 
@@ -140,13 +140,13 @@ class Run:
                 else:
                     self._start(compiled)
                     was_stopped = self._watch(delivery)
-            return RunOutcome(self._figures, was_stopped)
+            return RunOutcome(self._progress, was_stopped)
         except Exception as raised:
             # A signal for all processes ends Java too, in the middle of a batch: the next run does that one again.
             if has_java_ended(soon=self._stop.is_set() or is_unanswered(raised)):
                 if self._stop.is_set():
                     was_stopped = True
-                    return RunOutcome(self._figures, was_stopped)
+                    return RunOutcome(self._progress, was_stopped)
                 error = JavaEnded(_JAVA_ENDED)
                 raise error from raised
             error = raised
@@ -173,7 +173,7 @@ class Run:
 
     def recover(self, delivery: DeadLetterDelivery) -> None:
         """What a run that died has found and not published."""
-        delivery.deliver_all(self._figures)
+        delivery.deliver_all(self._progress)
 
     def _compiled(self) -> Mapping[str, Compiled]:
         """By sink, each in a session of its own: functions of Python that queries share are changed by one query
@@ -187,7 +187,7 @@ class Run:
                 found[name] = compile_pipeline(
                     own_session(self._spark, alone),
                     alone,
-                    stage=Stage(self._checkpoint.url, dict(self._checkpoint.store.settings)),
+                    stage=DeadLetterStage(self._checkpoint.url, dict(self._checkpoint.store.settings)),
                     schemas=self._checkpoint.schemas,
                     reading=self.reading(alone),
                 )
@@ -228,7 +228,7 @@ class Run:
     def _check_table(self, sink: TableSink) -> None:
         if self._options.accepts_new_checkpoint:
             return
-        with telling(Rule.WRONG_VALUE, f"the sink `{sink.name}`", sink.table, sink.place):
+        with as_problems(Rule.WRONG_VALUE, f"the sink `{sink.name}`", sink.table, sink.place):
             wrong = LakeSink(self._pipeline, sink, self._checkpoint.id, run=self.NAME).check_progress()
         if wrong is not None:
             hint = "remove the table, bring the checkpoint back, or run with --accept-new-checkpoint"
@@ -254,7 +254,7 @@ class Run:
 
     def _look(self, delivery: DeadLetterDelivery, *, is_last: bool) -> None:
         for name, query in self._queries.items():
-            figures = self._figures.sinks[name]
+            figures = self._progress.sinks[name]
             if (last := query.lastProgress) is not None:
                 told = _as_json(last)
                 if int(told["batchId"]) > figures.batch + 1:
@@ -265,7 +265,7 @@ class Run:
 
     def deliver(self, delivery: DeadLetterDelivery, sink: str, *, is_last: bool) -> None:
         """At each look, for each sink."""
-        delivery.deliver(sink, self._figures, is_last=is_last)
+        delivery.deliver(sink, self._progress, is_last=is_last)
 
     def _raise_failure(self) -> None:
         for name, query in self._queries.items():
@@ -298,8 +298,8 @@ class Run:
         if now_and_then and now_s - self._told_s < _TELL_EVERY_S:
             return
         self._told_s = now_s
-        self._control.tell(state, self._figures.as_json(), error=error)
-        self._options.on_progress(state, self._figures)
+        self._control.tell(state, self._progress.as_json(), error=error)
+        self._options.on_progress(state, self._progress)
 
 
 def _as_json(progress: Any) -> Mapping[str, Any]:

@@ -30,14 +30,14 @@ _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _SAID_MAX: Final = 600
 
 
-def be_quiet() -> None:
+def silence_pyspark() -> None:
     """PySpark logs each error that it raises, with whole stacks; they are told here in one line."""
     for name in _NOISE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
-def telling(rule: Rule, what: str, value: object, otherwise: Place) -> Iterator[None]:
+def as_problems(rule: Rule, what: str, value: object, otherwise: Place) -> Iterator[None]:
     """Errors in the block become a PipelineError; `value` is the text of the file that Spark is given."""
     try:
         yield

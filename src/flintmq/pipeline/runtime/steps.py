@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import StructType
 
 from flintmq.pipeline.runtime.expectations import expected
-from flintmq.pipeline.runtime.spark_problems import telling
-from flintmq.pipeline.runtime.user_code import load_reference, said
+from flintmq.pipeline.runtime.spark_problems import as_problems
+from flintmq.pipeline.runtime.user_code import describe_error, load_reference
 from flintmq.pipeline.sources.frames import SourceFrame, with_watermark
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import DedupStep, Pipeline, PythonStep, SinkBase, SqlStep, StateStep, Step
@@ -38,7 +38,7 @@ class Steps:
     def frame(self, step: Step, frames: Mapping[str, DataFrame]) -> DataFrame:
         """`frames` are those of all that the step reads, by name in lower case."""
         if isinstance(step, SqlStep):
-            with telling(Rule.SQL, f"the SQL of `{step.name}`", step.sql, step.place):
+            with as_problems(Rule.SQL, f"the SQL of `{step.name}`", step.sql, step.place):
                 made = _with_single_names(step, self._spark.sql(str(step.sql)))
         elif isinstance(step, PythonStep):
             made = self._python(step, frames)
@@ -47,7 +47,9 @@ class Steps:
         else:
             made = self._state(step, frames[step.from_.lower()])
         if step.watermark is not None and not _has_own_time(step):
-            with telling(Rule.COLUMN, f"the watermark of `{step.name}`", step.watermark.column, step.place):
+            with as_problems(
+                Rule.COLUMN, f"the watermark of `{step.name}`", step.watermark.column, step.place
+            ):
                 made = with_watermark(made, step.watermark)
         stage = self._sources.stage_of(is_stream=self._graph.is_stream(step))
         return expected(made, step, self._graph, stage)
@@ -60,7 +62,7 @@ class Steps:
         try:
             made = function(*(frames[name.lower()] for name in step.from_))
         except Exception as error:  # whatever the user's code raises
-            message = f"`{step.name}`: {said(error, path)}"
+            message = f"`{step.name}`: {describe_error(error, path)}"
             raise PipelineError([Problem(Rule.PYTHON, place_of(step.python, step.place), message)]) from error
         if not isinstance(made, DataFrame):
             message = f"`{step.name}`: {step.python} returned {type(made).__name__} and no DataFrame"
@@ -73,7 +75,7 @@ class Steps:
         if step.dedup.within is None or not frame.isStreaming:
             return frame.dropDuplicates(keys)
         self._check_within(step)
-        with telling(Rule.NO_WATERMARK, f"`{step.name}`", step.dedup.within, step.place):
+        with as_problems(Rule.NO_WATERMARK, f"`{step.name}`", step.dedup.within, step.place):
             return frame.dropDuplicatesWithinWatermark(keys)
 
     def _check_within(self, step: DedupStep) -> None:
@@ -99,10 +101,10 @@ class Steps:
         path = self._pipeline.path(state.python.rpartition(":")[0])
         processor = load_reference(state.python, path, step.place)
         self._check_columns(step, state.keys, frame)
-        with telling(Rule.SCHEMA, f"the output of `{step.name}`", state.output, step.place):
+        with as_problems(Rule.SCHEMA, f"the output of `{step.name}`", state.output, step.place):
             output: Any = StructType.fromDDL(str(state.output))
         own_time = step.watermark.column if step.watermark is not None and _has_own_time(step) else ""
-        with telling(Rule.PYTHON, f"`{step.name}`", state.python, step.place):
+        with as_problems(Rule.PYTHON, f"`{step.name}`", state.python, step.place):
             return frame.groupBy(*(str(key) for key in state.keys)).transformWithState(
                 processor(),
                 output,

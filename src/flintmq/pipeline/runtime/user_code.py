@@ -27,7 +27,9 @@ def load_reference(reference: str, path: str, place: Place) -> Any:
     try:
         module = _module(path)
     except Exception as error:  # whatever the user's code raises when it is run
-        raise PipelineError([Problem(Rule.PYTHON, where, f"{path}: {said(error, path)}")]) from error
+        raise PipelineError(
+            [Problem(Rule.PYTHON, where, f"{path}: {describe_error(error, path)}")]
+        ) from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -36,7 +38,7 @@ def load_reference(reference: str, path: str, place: Place) -> Any:
     return found
 
 
-def said(error: BaseException, path: str) -> str:
+def describe_error(error: BaseException, path: str) -> str:
     """What was raised, and the last line of the user's file that was on the way."""
     here = os.path.abspath(path)
     lines = [

@@ -96,10 +96,10 @@ def avro_writer(pipeline: Pipeline, sink: TopicSink) -> AvroWriter:
 
 def _schema(pipeline: Pipeline, value: Encode, topic: str) -> tuple[str, int | None]:
     if value.registry is not None:
-        from flintmq.arrow.formats.schema_registry import HttpSchemas, SchemaFolder
+        from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, SchemaDirectory
 
         where = value.registry
-        schemas = HttpSchemas(where) if "://" in where else SchemaFolder(pipeline.path(where))
+        schemas = HttpSchemaRegistry(where) if "://" in where else SchemaDirectory(pipeline.path(where))
         newest = schemas.ids_of(value.subject or f"{topic}-value")[-1]
         found = schemas.by_id(newest)
         if found is None:

@@ -23,15 +23,13 @@ import pyarrow.parquet as pq
 
 from flintmq.errors import ConfigurationError
 from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.piece_writer import Layout, footer_of
-from flintmq.lake.syncing.row_decoder import fitted
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.factory import Opened
-from flintmq.lake.tables.file_names import PartitionValues, data_path, digest_of
-from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split
-from flintmq.lake.tables.schema_evolution import same, small_types
+from flintmq.lake.syncing.range_writer import FileLayout, footer_of
+from flintmq.lake.syncing.row_decoder import conformed
+from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path, digest_of
+from flintmq.lake.tables.factory import OpenedTable, open_table_at
+from flintmq.lake.tables.partitioning import check_partitioning, parse_partitioning, split_by_partition
+from flintmq.lake.tables.schema_evolution import is_same_schema, small_types
 from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableState
-from flintmq.pipeline.sources.lake_tables import open_lake_table
 from flintmq.pipeline.spec.model import Pipeline, TableSink
 
 if TYPE_CHECKING:
@@ -69,15 +67,15 @@ class LakeSink:
         self._checkpoint = checkpoint_id
         self._replaces = sink.mode == "complete"
         self._partitioning = parse_partitioning([str(one) for one in sink.partition_by])
-        self._opened: Opened | None = None
+        self._opened: OpenedTable | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedTable:
         if self._opened is None:
-            self._opened = open_lake_table(*self._place)
+            self._opened = open_table_at(*self._place)
         return self._opened
 
     def prepare(self, schema: StructType) -> None:
@@ -116,7 +114,7 @@ class LakeSink:
         if self._is_done(state, batch_id):
             return
         schema = self.opened.table.evolved(state, arrow_schema(batch.schema))
-        layout = Layout(store=self.opened.store, schema=schema, partitioning=state.partitioning)
+        layout = FileLayout(store=self.opened.store, schema=schema, partitioning=state.partitioning)
         task: Any = _Writing(layout, digest_of(self._name, self._checkpoint), batch_id)
         written = batch.mapInArrow(task, _FILE).toArrow().column(0)
         files = [msgspec.msgpack.decode(one.as_py(), type=DataFile) for one in written]
@@ -133,7 +131,7 @@ class LakeSink:
                         base=state,
                         added=files,
                         removed=list(self.opened.table.files(state)) if self._replaces else (),
-                        schema=None if same(schema, state.schema) else schema,
+                        schema=None if is_same_schema(schema, state.schema) else schema,
                         properties={**state.properties, self._name: progress},
                     )
                 )
@@ -166,7 +164,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 class _Writing:
     """One task of a batch, in a worker: rows in, what its files are out. Can be pickled."""
 
-    layout: Layout
+    layout: FileLayout
     sink: str
     """As hexadecimal digits."""
     batch: int
@@ -181,7 +179,7 @@ class _Writing:
         under_way: dict[PartitionValues, _File] = {}
         try:
             for batch in batches:
-                rows_of = split(fitted(batch, self.layout.schema), self.layout.partitioning)
+                rows_of = split_by_partition(conformed(batch, self.layout.schema), self.layout.partitioning)
                 for values, rows in rows_of:
                     if not rows.num_rows:
                         continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flintmq.arrow.write.options import parse_sink
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled
-from flintmq.pipeline.runtime.spark_problems import telling
+from flintmq.pipeline.runtime.spark_problems import as_problems
 from flintmq.pipeline.sinks.encoding import encoded
 from flintmq.pipeline.sinks.lake import LakeSink
 from flintmq.pipeline.sinks.topic import TopicSinkBatches
@@ -36,7 +36,7 @@ def sink_writer(
 ) -> DataStreamWriter:
     """`run` is the name of a run that is not the usual one."""
     frame = compiled.frame(sink.from_)
-    with telling(Rule.WRONG_VALUE, f"the sink `{sink.name}`", None, sink.place):
+    with as_problems(Rule.WRONG_VALUE, f"the sink `{sink.name}`", None, sink.place):
         writer = _writer(compiled, sink, frame, checkpoint, run)
     writer = (
         writer.queryName(f"{compiled.pipeline.name}.{sink.name}")
@@ -49,7 +49,7 @@ def sink_writer(
 def is_written(pipeline: Pipeline, sink: Sink, checkpoint: Checkpoint, batch: int, *, run: str) -> bool:
     """Whether the sink has a batch that was not committed, and skips it when it comes again."""
     if isinstance(sink, TableSink):
-        with telling(Rule.WRONG_VALUE, f"the sink `{sink.name}`", sink.table, sink.place):
+        with as_problems(Rule.WRONG_VALUE, f"the sink `{sink.name}`", sink.table, sink.place):
             return LakeSink(pipeline, sink, checkpoint.id, run=run).has(batch)
     return isinstance(sink, FilesSink) and checkpoint.has_files(pipeline.path(sink.files), batch)
 

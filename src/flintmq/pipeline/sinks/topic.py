@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from flintmq.arrow.write import write_task
-from flintmq.arrow.write.exactly_once import Written
+from flintmq.arrow.write.exactly_once import WriteResult
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.arrow.write.write_task import WriteTask
 
@@ -62,7 +62,7 @@ class _Writing:
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)], pa.binary())], names=[_WRITTEN])
 
 
-def _read(data: bytes) -> Written:
+def _read(data: bytes) -> WriteResult:
     found = pickle.loads(data)
-    assert isinstance(found, Written)
+    assert isinstance(found, WriteResult)
     return found

@@ -1,7 +1,8 @@
 """The data source `flintmq_decoded`: the source `flintmq` whose workers decode what they have read.
 
 Values do not go to the JVM and back to be decoded: a task reads records, decodes them and gives Spark typed columns.
-How is one option of its own, `shaping`, a pickled Shaping; all others are those of `flintmq`. Only pipelines use it.
+How is one option of its own, `shaping`, a pickled SourceDecoding; all others are those of `flintmq`. Only
+pipelines use it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions, parse
 from flintmq.arrow.scan.segment_planner import FileTask
 from flintmq.arrow.scan.task_reader import read_task
-from flintmq.pipeline.sources.decoding import Shaping
+from flintmq.pipeline.sources.decoding import SourceDecoding
 from flintmq.spark.source import BatchReader, FlintMQ
 from flintmq.spark.stream import StreamReader
 
 NAME: Final = "flintmq_decoded"
-SHAPING: Final = "shaping"
+DECODING_OPTION: Final = "shaping"
 
 
-def encode_shaping(shaping: Any) -> str:
-    return base64.b64encode(pickle.dumps(shaping)).decode()
+def encode_decoding(decoding: Any) -> str:
+    return base64.b64encode(pickle.dumps(decoding)).decode()
 
 
 class FlintMQDecoded(FlintMQ):
@@ -38,46 +39,46 @@ class FlintMQDecoded(FlintMQ):
         return NAME
 
     def schema(self) -> StructType:
-        return from_arrow_schema(self._shaping().schema)
+        return from_arrow_schema(self._decoding().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return DecodingBatchReader(self._parsed().for_batch(), self._shaping())
+        return DecodingBatchReader(self._parsed().for_batch(), self._decoding())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return DecodingStreamReader(self._parsed().for_stream(), self._shaping())
+        return DecodingStreamReader(self._parsed().for_stream(), self._decoding())
 
     def _parsed(self) -> SourceOptions:
-        return parse({name: value for name, value in self.options.items() if name.lower() != SHAPING})
+        return parse({name: value for name, value in self.options.items() if name.lower() != DECODING_OPTION})
 
-    def _shaping(self) -> Shaping:
-        found = pickle.loads(base64.b64decode(self.options[SHAPING]))
-        assert isinstance(found, Shaping)
+    def _decoding(self) -> SourceDecoding:
+        found = pickle.loads(base64.b64decode(self.options[DECODING_OPTION]))
+        assert isinstance(found, SourceDecoding)
         return found
 
 
 class DecodingBatchReader(BatchReader):
-    def __init__(self, options: SourceOptions, shaping: Shaping) -> None:
-        super().__init__(options, shaping.columns)
+    def __init__(self, options: SourceOptions, decoding: SourceDecoding) -> None:
+        super().__init__(options, decoding.columns)
         # Filters name the decoded columns, which the planner must not take for a record's own.
         del self.pushFilters
-        self._shaping = shaping
+        self._decoding = decoding
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _decoded(partition.value, self._options, self._shaping)
+        return _decoded(partition.value, self._options, self._decoding)
 
 
 class DecodingStreamReader(StreamReader):
-    def __init__(self, options: SourceOptions, shaping: Shaping) -> None:
-        super().__init__(options, shaping.columns)
-        self._shaping = shaping
+    def __init__(self, options: SourceOptions, decoding: SourceDecoding) -> None:
+        super().__init__(options, decoding.columns)
+        self._decoding = decoding
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _decoded(partition.value, self._options, self._shaping)
+        return _decoded(partition.value, self._options, self._decoding)
 
 
-def _decoded(task: object, options: SourceOptions, shaping: Shaping) -> Iterator[pa.RecordBatch]:
+def _decoded(task: object, options: SourceOptions, decoding: SourceDecoding) -> Iterator[pa.RecordBatch]:
     # Spark makes a task of None where there is nothing to read.
     if isinstance(task, OffsetRange | FileTask):
         wanted = task if isinstance(task, OffsetRange) else task.wanted
-        batches = read_task(task, shaping.columns, options)
-        yield from shaping.rows(wanted.topic, wanted.partition, batches)
+        batches = read_task(task, decoding.columns, options)
+        yield from decoding.rows(wanted.topic, wanted.partition, batches)

@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from flintmq.arrow.scan.options import parse
 from flintmq.errors import ConfigurationError
-from flintmq.pipeline.dead_letters.staging import Stage
-from flintmq.pipeline.sources.decoded_source import NAME, SHAPING, encode_shaping
+from flintmq.pipeline.dead_letters.staging import DeadLetterStage
+from flintmq.pipeline.sources.decoded_source import DECODING_OPTION, NAME, encode_decoding
 from flintmq.pipeline.sources.decoders import value_decoder_of
-from flintmq.pipeline.sources.decoding import Shaping
+from flintmq.pipeline.sources.decoding import SourceDecoding
 from flintmq.pipeline.spec.model import FilesSource, Pipeline, Source, TableSource, TopicSource
 from flintmq.pipeline.spec.origin import ORIGIN
 from flintmq.pipeline.spec.parts import DEAD_LETTER, DROP, FAIL, Watermark
@@ -39,7 +39,7 @@ class SourceFrame:
     pipeline: Pipeline
     origin: tuple[str, ...]
     """The columns of the origin that the pipeline asks for."""
-    stage: Stage | None
+    stage: DeadLetterStage | None
     schemas: MutableMapping[str, Any] = field(default_factory=dict)
     """What was inferred, by source; kept with the checkpoint."""
 
@@ -52,7 +52,7 @@ class SourceFrame:
             found = self._files(source)
         return with_watermark(found, source.watermark) if source.stream else found
 
-    def stage_of(self, *, is_stream: bool) -> Stage | None:
+    def stage_of(self, *, is_stream: bool) -> DeadLetterStage | None:
         """Where bad records of a source or step are told of; None: they are only left out."""
         return self.stage
 
@@ -61,16 +61,16 @@ class SourceFrame:
         if source.decode.format == _RAW:
             return self._raw(source, options)
         checked = parse(options)
-        otherwise = otherwise_of(self.pipeline, source)
-        shaping = Shaping(
+        on_error = on_error_of(self.pipeline, source)
+        decoding = SourceDecoding(
             source.name,
             value_decoder_of(self.pipeline, source, checked, self.schemas),
             self.origin,
-            otherwise,
-            self.stage_of(is_stream=source.stream) if otherwise in (DEAD_LETTER, DROP) else None,
+            on_error,
+            self.stage_of(is_stream=source.stream) if on_error in (DEAD_LETTER, DROP) else None,
         )
-        _check_names(shaping)
-        return load_decoded(self.spark, source, options, shaping)
+        _check_names(decoding)
+        return load_decoded(self.spark, source, options, decoding)
 
     def _raw(self, source: TopicSource, options: dict[str, str]) -> DataFrame:
         frame = load(self.spark, source, "flintmq", {**options, "includeHeaders": "true"})
@@ -80,9 +80,9 @@ class SourceFrame:
     def _table(self, source: TableSource) -> DataFrame:
         path = self.pipeline.path(source.table)
         if not source.stream:
-            from flintmq.pipeline.sources.lake_tables import open_lake_table
+            from flintmq.lake.tables.factory import open_table_at
 
-            opened = open_lake_table(path, source.format, source.options)
+            opened = open_table_at(path, source.format, source.options)
             state = opened.table.state()
             if state is not None:
                 schema = from_arrow_schema(state.schema)
@@ -117,9 +117,9 @@ def load(spark: SparkSession, source: TopicSource, format: str, options: dict[st
 
 
 def load_decoded(
-    spark: SparkSession, source: TopicSource, options: dict[str, str], shaping: Shaping
+    spark: SparkSession, source: TopicSource, options: dict[str, str], decoding: SourceDecoding
 ) -> DataFrame:
-    return load(spark, source, NAME, {**options, SHAPING: encode_shaping(shaping)})
+    return load(spark, source, NAME, {**options, DECODING_OPTION: encode_decoding(decoding)})
 
 
 def topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
@@ -146,7 +146,7 @@ def topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
     return options
 
 
-def otherwise_of(pipeline: Pipeline, source: TopicSource) -> str:
+def on_error_of(pipeline: Pipeline, source: TopicSource) -> str:
     """What becomes of records that cannot be decoded."""
     if source.decode.otherwise is not None:
         return str(source.decode.otherwise)
@@ -164,8 +164,8 @@ def without_origin(frame: DataFrame) -> DataFrame:
     return frame.drop(*(name for name in frame.columns if name in ORIGIN))
 
 
-def _check_names(shaping: Shaping) -> None:
-    for name in (one.name for one in shaping.values.fields):
+def _check_names(decoding: SourceDecoding) -> None:
+    for name in (one.name for one in decoding.values.fields):
         if name.lower() in ORIGIN:
             raise ConfigurationError(
                 f"the column {name} has the name of one that says where a record comes from "

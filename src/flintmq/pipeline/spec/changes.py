@@ -19,9 +19,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from flintmq.pipeline.spec.declaration import Kind, Lasting, Part, fields_of
+from flintmq.pipeline.spec.declaration import (
+    FieldKind,
+    Lasting,
+    Part,
+    fields_of,
+    is_secret_name,
+    without_credentials,
+)
 from flintmq.pipeline.spec.graph import Graph
-from flintmq.pipeline.spec.masking import is_secret_name, public
 from flintmq.pipeline.spec.model import AnyNode, Pipeline
 from flintmq.settings.durations import duration_words, parse_duration_ms
 
@@ -223,7 +229,7 @@ def _values(part: Part, prefix: str) -> Iterator[tuple[str, Lasting, Any]]:
                 elif not is_secret_name(key):
                     yield f"{prefix}{name}.{key}", field.lasting, _plain(one)
         elif not field.is_secret and value is not None:
-            if field.kind is Kind.DURATION and (duration_ms := parse_duration_ms(value)):
+            if field.kind is FieldKind.DURATION and (duration_ms := parse_duration_ms(value)):
                 value = duration_words(duration_ms)
             yield f"{prefix}{name}", field.lasting, _plain(value)
 
@@ -232,7 +238,7 @@ def _plain(value: Any) -> Any:
     """As JSON has it, with white space that means nothing made one."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
-    return " ".join(public(value).split()) if isinstance(value, str) else value
+    return " ".join(without_credentials(value).split()) if isinstance(value, str) else value
 
 
 def _is_sink(one: Fingerprint) -> bool:

@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Watermark(Part):
-        column: str = declared(Kind.TEXT, "the column with the time of an event")
+        column: str = declared(FieldKind.TEXT, "the column with the time of an event")
 
 The class is what the code reads; `fields_of(Watermark)` is what the reader, the JSON schema, the reference and the
 check of a changed file read: there is no second list. A class may have `TAG`, the field by which it is told from the
@@ -12,6 +12,7 @@ This module must not know any particular field.
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum, auto
 from types import NoneType
@@ -19,8 +20,11 @@ from typing import Any, ClassVar, Final
 
 from flintmq.pipeline.spec.source_map import NOWHERE, Place
 
+_CREDENTIALS: Final = re.compile(r"(?<=//)[^/@\s]*@")
+_SECRET_NAME: Final = re.compile(r"password|secret|token|credential|sasl\.jaas|access\.?key", re.IGNORECASE)
 
-class Kind(Enum):
+
+class FieldKind(Enum):
     TEXT = auto()
     FLAG = auto()
     COUNT = auto()
@@ -67,10 +71,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredField:
     name: str
     attribute: str
-    kind: Kind
+    kind: FieldKind
     meaning: str
     default: Any
     """REQUIRED if there is none."""
@@ -92,7 +96,7 @@ class Declared:
 
 
 def declared(
-    kind: Kind,
+    kind: FieldKind,
     meaning: str,
     default: Any = REQUIRED,
     *,
@@ -118,10 +122,10 @@ def declared(
     return field(default=default, metadata={"declared": about})
 
 
-def fields_of(part: type[Part]) -> dict[str, Declared]:
+def fields_of(part: type[Part]) -> dict[str, DeclaredField]:
     """By the file's names, in the order declared; the tag first."""
     found = [
-        Declared(
+        DeclaredField(
             **{**item.metadata["declared"], "name": item.metadata["declared"]["name"] or item.name},
             attribute=item.name,
         )
@@ -130,3 +134,14 @@ def fields_of(part: type[Part]) -> dict[str, Declared]:
     ]
     found.sort(key=lambda one: one.name != part.TAG)
     return {one.name: one for one in found}
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the user and password of a URL, and without what follows the name of a database."""
+    text = _CREDENTIALS.sub("", text)
+    return re.split(r"[?;]", text, maxsplit=1)[0] if text.startswith("jdbc:") else text
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the value of an option of this name must not be shown or kept."""
+    return _SECRET_NAME.search(name) is not None

@@ -12,14 +12,14 @@ from typing import Final
 import yaml
 
 from flintmq.pipeline.spec.problems import Problem, Rule
-from flintmq.pipeline.spec.source_map import Source
+from flintmq.pipeline.spec.source_map import SourceFile
 
 TEXT_MAX: Final = 1 << 20
 _PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")
 _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
 
 
-def compose(source: Source) -> yaml.Node | Problem:
+def compose(source: SourceFile) -> yaml.Node | Problem:
     """The document of a file, of which there must be one."""
     if len(source.text) > TEXT_MAX:
         return Problem(Rule.YAML, source.place(0), f"the file has more than {TEXT_MAX:,} characters")
@@ -45,7 +45,7 @@ def compose(source: Source) -> yaml.Node | Problem:
     return node
 
 
-def origins(source: Source, node: yaml.ScalarNode) -> list[int]:
+def origins(source: SourceFile, node: yaml.ScalarNode) -> list[int]:
     """Where each character of a scalar's value was written, and the end.
 
     Folding changes nothing but white space, so both texts are walked along, and white space is passed over.

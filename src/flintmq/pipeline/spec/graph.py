@@ -23,7 +23,7 @@ from flintmq.pipeline.spec.model import (
     TopicSource,
 )
 from flintmq.pipeline.spec.source_map import Place, place_of
-from flintmq.pipeline.spec.sql import Query, read_query
+from flintmq.pipeline.spec.sql import SqlQuery, read_query
 from flintmq.pipeline.spec.sql_tokens import SqlError
 
 _TABLES: Final = ("sources", "steps")
@@ -37,7 +37,7 @@ class Reading:
     place: Place
 
 
-def query_of(step: SqlStep) -> Query | None:
+def query_of(step: SqlStep) -> SqlQuery | None:
     """None if it is no SQL."""
     try:
         return read_query(step.sql)
@@ -146,7 +146,7 @@ class Graph:
         found = [self.find(reading.name) for reading in readings(step)]
         return [one for one in found if one is not None and self.is_stream(one)]
 
-    def joins_streams(self, query: Query) -> bool:
+    def joins_streams(self, query: SqlQuery) -> bool:
         """Whether a SELECT reads two streams, or one of them twice, other than by UNION ALL."""
         return any(sum(map(self._has_stream, block)) > 1 for block in query.combined)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from flintmq.pipeline.spec.declaration import Declared, Kind, Part, fields_of
+from flintmq.pipeline.spec.declaration import DeclaredField, FieldKind, Part, fields_of
 from flintmq.pipeline.spec.model import Pipeline
 
 _VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
@@ -43,28 +43,28 @@ def _object(part: type[Part]) -> dict[str, Any]:
     }
 
 
-def _property(field: Declared) -> dict[str, Any]:
+def _property(field: DeclaredField) -> dict[str, Any]:
     about: dict[str, Any] = {"description": sentence(field.meaning)}
     if field.default_text:
         about["default"] = field.default
     return {**about, **_kind(field)}
 
 
-def _kind(field: Declared) -> dict[str, Any]:
+def _kind(field: DeclaredField) -> dict[str, Any]:
     match field.kind:
-        case Kind.CHOICE:
+        case FieldKind.CHOICE:
             return {"anyOf": [{"enum": list(field.choices)}, _VARIABLE]}
-        case Kind.FLAG:
+        case FieldKind.FLAG:
             return {"anyOf": [{"type": "boolean"}, _VARIABLE]}
-        case Kind.COUNT:
+        case FieldKind.COUNT:
             return {"anyOf": [{"type": "integer", "minimum": 1}, _VARIABLE]}
-        case Kind.NAMES | Kind.TEXTS:
+        case FieldKind.NAMES | FieldKind.TEXTS:
             return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
-        case Kind.OPTIONS:
+        case FieldKind.OPTIONS:
             return {"type": "object", "additionalProperties": _SCALAR}
-        case Kind.PART:
+        case FieldKind.PART:
             return {"anyOf": _alternatives(field)}
-        case Kind.PARTS:
+        case FieldKind.PARTS:
             names = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
             return {
                 "type": "object",
@@ -76,7 +76,7 @@ def _kind(field: Declared) -> dict[str, Any]:
             return dict(_TEXT)
 
 
-def _alternatives(field: Declared) -> list[dict[str, Any]]:
+def _alternatives(field: DeclaredField) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"$ref": f"#/definitions/{part.__name__}"} for part in field.of]
     if len(field.of) == 1 and (short := field.of[0].SHORT):
         found.insert(0, _kind(fields_of(field.of[0])[short]))

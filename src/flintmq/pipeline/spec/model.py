@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from flintmq.pipeline.spec.declaration import Kind, Lasting, Part, declared
+from flintmq.pipeline.spec.declaration import FieldKind, Lasting, Part, declared
 from flintmq.pipeline.spec.parts import (
     FILE_FORMATS,
     TABLE_FORMATS,
@@ -53,22 +53,26 @@ class TopicSource(Node):
 
     TAG: ClassVar[str] = "topic"
 
-    topic: str = declared(Kind.TEXT, "the topic, or several separated by commas", lasting=_FIXED)
-    decode: Decode = declared(Kind.PART, "how values become columns", Decode(format="raw"), of=(Decode,))
+    topic: str = declared(FieldKind.TEXT, "the topic, or several separated by commas", lasting=_FIXED)
+    decode: Decode = declared(FieldKind.PART, "how values become columns", Decode(format="raw"), of=(Decode,))
     start: str = declared(
-        Kind.TEXT,
+        FieldKind.TEXT,
         "where to begin: earliest, latest, or a time such as 2026-01-31T12:00:00Z; a sink that has begun goes on "
         "where it was",
         "earliest",
     )
-    watermark: Watermark | None = declared(Kind.PART, "until when rows may be late", None, of=(Watermark,))
-    stream: bool = declared(Kind.FLAG, "false: what is there at the start, as a table", True, lasting=_FIXED)
-    group: str | None = declared(
-        Kind.TEXT, "the consumer group that shows its lag; PIPELINE.SOURCE otherwise", None
+    watermark: Watermark | None = declared(
+        FieldKind.PART, "until when rows may be late", None, of=(Watermark,)
     )
-    max_records: int | None = declared(Kind.COUNT, "at most so many records in a batch", None)
-    bootstrap_servers: str | None = declared(Kind.TEXT, _SERVERS, None)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "other options of the source `flintmq`", {})
+    stream: bool = declared(
+        FieldKind.FLAG, "false: what is there at the start, as a table", True, lasting=_FIXED
+    )
+    group: str | None = declared(
+        FieldKind.TEXT, "the consumer group that shows its lag; PIPELINE.SOURCE otherwise", None
+    )
+    max_records: int | None = declared(FieldKind.COUNT, "at most so many records in a batch", None)
+    bootstrap_servers: str | None = declared(FieldKind.TEXT, _SERVERS, None)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "other options of the source `flintmq`", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,13 @@ class TableSource(Node):
 
     TAG: ClassVar[str] = "table"
 
-    table: str = declared(Kind.PATH, "where it is: a folder or a URL", lasting=_FIXED)
-    format: str = declared(Kind.CHOICE, "its format", "parquet", choices=TABLE_FORMATS, lasting=_FIXED)
-    watermark: Watermark | None = declared(Kind.PART, "until when rows may be late", None, of=(Watermark,))
-    stream: bool = declared(Kind.FLAG, "true: go on with rows that are added", False, lasting=_FIXED)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "Spark's options of the format", {})
+    table: str = declared(FieldKind.PATH, "where it is: a folder or a URL", lasting=_FIXED)
+    format: str = declared(FieldKind.CHOICE, "its format", "parquet", choices=TABLE_FORMATS, lasting=_FIXED)
+    watermark: Watermark | None = declared(
+        FieldKind.PART, "until when rows may be late", None, of=(Watermark,)
+    )
+    stream: bool = declared(FieldKind.FLAG, "true: go on with rows that are added", False, lasting=_FIXED)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "Spark's options of the format", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +96,12 @@ class FilesSource(Node):
 
     TAG: ClassVar[str] = "files"
 
-    files: str = declared(Kind.PATH, "which: a path that may have * in it", lasting=_FIXED)
-    decode: FileDecode = declared(Kind.PART, "how files become rows", of=(FileDecode,))
-    watermark: Watermark | None = declared(Kind.PART, "until when rows may be late", None, of=(Watermark,))
-    stream: bool = declared(Kind.FLAG, "true: go on with files that are added", False, lasting=_FIXED)
+    files: str = declared(FieldKind.PATH, "which: a path that may have * in it", lasting=_FIXED)
+    decode: FileDecode = declared(FieldKind.PART, "how files become rows", of=(FileDecode,))
+    watermark: Watermark | None = declared(
+        FieldKind.PART, "until when rows may be late", None, of=(Watermark,)
+    )
+    stream: bool = declared(FieldKind.FLAG, "true: go on with files that are added", False, lasting=_FIXED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +109,10 @@ class StepBase(Node):
     """What all steps have."""
 
     expect: Mapping[str, Expectation] = declared(
-        Kind.PARTS, "what must be true of its rows, by name", {}, of=(Expectation,)
+        FieldKind.PARTS, "what must be true of its rows, by name", {}, of=(Expectation,)
     )
     watermark: Watermark | None = declared(
-        Kind.PART, "until when rows may be late, by a column that the step makes", None, of=(Watermark,)
+        FieldKind.PART, "until when rows may be late, by a column that the step makes", None, of=(Watermark,)
     )
 
 
@@ -114,7 +122,7 @@ class SqlStep(StepBase):
 
     TAG: ClassVar[str] = "sql"
 
-    sql: str = declared(Kind.SQL, "the query", lasting=Lasting.STATE)
+    sql: str = declared(FieldKind.SQL, "the query", lasting=Lasting.STATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +131,12 @@ class PythonStep(StepBase):
 
     TAG: ClassVar[str] = "python"
 
-    python: str = declared(Kind.PYTHON, "`file.py:function`; the file is looked for beside the pipeline's")
-    from_: tuple[str, ...] = declared(Kind.NAMES, "what it is given, in order", name="from", lasting=_FIXED)
+    python: str = declared(
+        FieldKind.PYTHON, "`file.py:function`; the file is looked for beside the pipeline's"
+    )
+    from_: tuple[str, ...] = declared(
+        FieldKind.NAMES, "what it is given, in order", name="from", lasting=_FIXED
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +145,8 @@ class DedupStep(StepBase):
 
     TAG: ClassVar[str] = "dedup"
 
-    dedup: Dedup = declared(Kind.PART, "which rows are the same", of=(Dedup,))
-    from_: str = declared(Kind.NAME, "what it reads", name="from", lasting=_FIXED)
+    dedup: Dedup = declared(FieldKind.PART, "which rows are the same", of=(Dedup,))
+    from_: str = declared(FieldKind.NAME, "what it reads", name="from", lasting=_FIXED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +155,15 @@ class StateStep(StepBase):
 
     TAG: ClassVar[str] = "state"
 
-    state: State = declared(Kind.PART, "the class and its keys", of=(State,))
-    from_: str = declared(Kind.NAME, "what it reads", name="from", lasting=_FIXED)
+    state: State = declared(FieldKind.PART, "the class and its keys", of=(State,))
+    from_: str = declared(FieldKind.NAME, "what it reads", name="from", lasting=_FIXED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkBase(Node):
     """What all sinks have."""
 
-    from_: str = declared(Kind.NAME, "what it writes", name="from", lasting=_FIXED)
+    from_: str = declared(FieldKind.NAME, "what it writes", name="from", lasting=_FIXED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +172,12 @@ class TopicSink(SinkBase):
 
     TAG: ClassVar[str] = "topic"
 
-    topic: str = declared(Kind.TEXT, "the topic")
-    key: str | None = declared(Kind.TEXT, "the column that is the record's key", None)
-    value: Encode = declared(Kind.PART, "how rows become values", Encode(format="json"), of=(Encode,))
-    mode: str = declared(Kind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
-    bootstrap_servers: str | None = declared(Kind.TEXT, _SERVERS, None)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "other options of the sink `flintmq`", {})
+    topic: str = declared(FieldKind.TEXT, "the topic")
+    key: str | None = declared(FieldKind.TEXT, "the column that is the record's key", None)
+    value: Encode = declared(FieldKind.PART, "how rows become values", Encode(format="json"), of=(Encode,))
+    mode: str = declared(FieldKind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
+    bootstrap_servers: str | None = declared(FieldKind.TEXT, _SERVERS, None)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "other options of the sink `flintmq`", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +186,15 @@ class TableSink(SinkBase):
 
     TAG: ClassVar[str] = "table"
 
-    table: str = declared(Kind.PATH, "where it is: a folder or a URL", lasting=_FIXED)
-    format: str = declared(Kind.CHOICE, "its format", "parquet", choices=TABLE_FORMATS, lasting=_FIXED)
-    mode: str = declared(Kind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
+    table: str = declared(FieldKind.PATH, "where it is: a folder or a URL", lasting=_FIXED)
+    format: str = declared(FieldKind.CHOICE, "its format", "parquet", choices=TABLE_FORMATS, lasting=_FIXED)
+    mode: str = declared(FieldKind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
     partition_by: tuple[str, ...] = declared(
-        Kind.TEXTS, "columns, as `country` or `at:day`", (), lasting=_FIXED
+        FieldKind.TEXTS, "columns, as `country` or `at:day`", (), lasting=_FIXED
     )
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "settings of the catalog or the object store", {})
+    options: Mapping[str, str] = declared(
+        FieldKind.OPTIONS, "settings of the catalog or the object store", {}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +203,14 @@ class FilesSink(SinkBase):
 
     TAG: ClassVar[str] = "files"
 
-    files: str = declared(Kind.PATH, "the folder", lasting=_FIXED)
-    format: str = declared(Kind.CHOICE, "what files are", "parquet", choices=FILE_FORMATS, lasting=_FIXED)
-    partition_by: tuple[str, ...] = declared(Kind.TEXTS, "columns that become folders", (), lasting=_FIXED)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "Spark's options of the format", {})
+    files: str = declared(FieldKind.PATH, "the folder", lasting=_FIXED)
+    format: str = declared(
+        FieldKind.CHOICE, "what files are", "parquet", choices=FILE_FORMATS, lasting=_FIXED
+    )
+    partition_by: tuple[str, ...] = declared(
+        FieldKind.TEXTS, "columns that become folders", (), lasting=_FIXED
+    )
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "Spark's options of the format", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,15 +219,15 @@ class JdbcSink(SinkBase):
 
     TAG: ClassVar[str] = "jdbc"
 
-    jdbc: str = declared(Kind.TEXT, "the database, as `jdbc:postgresql://host/name`")
-    into: str = declared(Kind.TEXT, "the table", lasting=_FIXED)
-    user: str | None = declared(Kind.TEXT, "who writes", None)
+    jdbc: str = declared(FieldKind.TEXT, "the database, as `jdbc:postgresql://host/name`")
+    into: str = declared(FieldKind.TEXT, "the table", lasting=_FIXED)
+    user: str | None = declared(FieldKind.TEXT, "who writes", None)
     password: str | None = declared(
-        Kind.TEXT, "best from the environment: `${DB_PASSWORD}`", None, is_secret=True
+        FieldKind.TEXT, "best from the environment: `${DB_PASSWORD}`", None, is_secret=True
     )
-    driver: str | None = declared(Kind.TEXT, "the driver's class, if Spark does not find it", None)
-    mode: str = declared(Kind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "Spark's options of JDBC", {})
+    driver: str | None = declared(FieldKind.TEXT, "the driver's class, if Spark does not find it", None)
+    mode: str = declared(FieldKind.CHOICE, _WHOLE, "append", choices=_WHOLE_MODES, lasting=_FIXED)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "Spark's options of JDBC", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +236,8 @@ class ConsoleSink(SinkBase):
 
     TAG: ClassVar[str] = "console"
 
-    console: int = declared(Kind.COUNT, "so many rows of each batch are shown")
-    mode: str = declared(Kind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
+    console: int = declared(FieldKind.COUNT, "so many rows of each batch are shown")
+    mode: str = declared(FieldKind.CHOICE, _MODE, "append", choices=_MODES, lasting=_FIXED)
 
 
 Source: TypeAlias = TopicSource | TableSource | FilesSource
@@ -233,31 +251,33 @@ class Pipeline(Part):
     """What is read, what is done with it, and where it goes."""
 
     name: str = declared(
-        Kind.TEXT, "what it is called in progress, metrics and groups: letters, digits, `.`, `_`, `-`"
+        FieldKind.TEXT, "what it is called in progress, metrics and groups: letters, digits, `.`, `_`, `-`"
     )
     sources: Mapping[str, Source] = declared(
-        Kind.PARTS, "what is read, by name", of=(TopicSource, TableSource, FilesSource)
+        FieldKind.PARTS, "what is read, by name", of=(TopicSource, TableSource, FilesSource)
     )
     steps: Mapping[str, Step] = declared(
-        Kind.PARTS,
+        FieldKind.PARTS,
         "what is done, by name, in any order",
         {},
         of=(SqlStep, PythonStep, DedupStep, StateStep),
     )
     sinks: Mapping[str, Sink] = declared(
-        Kind.PARTS,
+        FieldKind.PARTS,
         "where rows go, by name",
         of=(TopicSink, TableSink, FilesSink, JdbcSink, ConsoleSink),
     )
     dead_letters: DeadLetters | None = declared(
-        Kind.PART, "the topic for bad records", None, of=(DeadLetters,)
+        FieldKind.PART, "the topic for bad records", None, of=(DeadLetters,)
     )
-    trigger: Trigger = declared(Kind.PART, "when a batch begins", Trigger(), of=(Trigger,))
+    trigger: Trigger = declared(FieldKind.PART, "when a batch begins", Trigger(), of=(Trigger,))
     checkpoint: str | None = declared(
-        Kind.PATH, "the folder that remembers how far it is; `.flint/NAME` otherwise", None
+        FieldKind.PATH, "the folder that remembers how far it is; `.flint/NAME` otherwise", None
     )
-    bootstrap_servers: str = declared(Kind.TEXT, "brokers, host:port separated by commas", "localhost:9092")
-    spark: Mapping[str, str] = declared(Kind.OPTIONS, "Spark's configuration", {})
+    bootstrap_servers: str = declared(
+        FieldKind.TEXT, "brokers, host:port separated by commas", "localhost:9092"
+    )
+    spark: Mapping[str, str] = declared(FieldKind.OPTIONS, "Spark's configuration", {})
 
     file: str = field(default="", compare=False)
     """Where it was read from; paths are looked for beside it."""

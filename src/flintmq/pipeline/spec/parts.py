@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from flintmq.pipeline.spec.declaration import Kind, Lasting, Part, declared
+from flintmq.pipeline.spec.declaration import FieldKind, Lasting, Part, declared
 
 RECORD_FORMATS: Final = ("json", "avro", "protobuf", "csv", "text", "raw")
 WRITTEN_FORMATS: Final = ("json", "avro", "csv", "text", "raw")
@@ -33,8 +33,8 @@ _REGISTRY: Final = (
 class Watermark(Part):
     """Until when rows may come late. Windows and joins of streams forget what is older."""
 
-    column: str = declared(Kind.TEXT, "the column with the time of an event")
-    delay: str = declared(Kind.DURATION, "how late a row may be")
+    column: str = declared(FieldKind.TEXT, "the column with the time of an event")
+    delay: str = declared(FieldKind.DURATION, "how late a row may be")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,19 @@ class Decode(Part):
 
     SHORT: ClassVar[str] = "format"
 
-    format: str = declared(Kind.CHOICE, "what values are", choices=RECORD_FORMATS)
-    schema: str | None = declared(Kind.TEXT, f"{_SCHEMA}. JSON without a schema has that of a sample", None)
-    schema_file: str | None = declared(Kind.PATH, "a file with the schema", None)
-    message: str | None = declared(Kind.TEXT, "protobuf: which message; the first one otherwise", None)
-    registry: str | None = declared(Kind.TEXT, _REGISTRY.format("values have"), None)
-    subject: str | None = declared(Kind.TEXT, "of the registry; TOPIC-value otherwise", None)
-    sample: int = declared(Kind.COUNT, "JSON without a schema: so many records are looked at", 1000)
-    into: str | None = declared(Kind.TEXT, "one column for all that is decoded", None)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "CSV: Spark's options, such as `sep`", {})
+    format: str = declared(FieldKind.CHOICE, "what values are", choices=RECORD_FORMATS)
+    schema: str | None = declared(
+        FieldKind.TEXT, f"{_SCHEMA}. JSON without a schema has that of a sample", None
+    )
+    schema_file: str | None = declared(FieldKind.PATH, "a file with the schema", None)
+    message: str | None = declared(FieldKind.TEXT, "protobuf: which message; the first one otherwise", None)
+    registry: str | None = declared(FieldKind.TEXT, _REGISTRY.format("values have"), None)
+    subject: str | None = declared(FieldKind.TEXT, "of the registry; TOPIC-value otherwise", None)
+    sample: int = declared(FieldKind.COUNT, "JSON without a schema: so many records are looked at", 1000)
+    into: str | None = declared(FieldKind.TEXT, "one column for all that is decoded", None)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "CSV: Spark's options, such as `sep`", {})
     otherwise: str | None = declared(
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "what becomes of a record that cannot be decoded; dead-letter where there are `dead_letters`, and else fail",
         None,
         choices=OTHERWISE,
@@ -68,10 +70,10 @@ class FileDecode(Part):
 
     SHORT: ClassVar[str] = "format"
 
-    format: str = declared(Kind.CHOICE, "what files are", choices=FILE_FORMATS)
-    schema: str | None = declared(Kind.COLUMNS, "columns; a stream of json or csv must have them", None)
+    format: str = declared(FieldKind.CHOICE, "what files are", choices=FILE_FORMATS)
+    schema: str | None = declared(FieldKind.COLUMNS, "columns; a stream of json or csv must have them", None)
     options: Mapping[str, str] = declared(
-        Kind.OPTIONS, "Spark's options of the format, such as `header: true`", {}
+        FieldKind.OPTIONS, "Spark's options of the format, such as `header: true`", {}
     )
 
 
@@ -82,12 +84,12 @@ class Encode(Part):
 
     SHORT: ClassVar[str] = "format"
 
-    format: str = declared(Kind.CHOICE, "what values are", choices=WRITTEN_FORMATS)
-    schema: str | None = declared(Kind.TEXT, "Avro: the schema itself, in JSON", None)
-    schema_file: str | None = declared(Kind.PATH, "Avro: a file with the schema", None)
-    registry: str | None = declared(Kind.TEXT, _REGISTRY.format("values get"), None)
-    subject: str | None = declared(Kind.TEXT, "of the registry; TOPIC-value otherwise", None)
-    options: Mapping[str, str] = declared(Kind.OPTIONS, "JSON and CSV: Spark's options", {})
+    format: str = declared(FieldKind.CHOICE, "what values are", choices=WRITTEN_FORMATS)
+    schema: str | None = declared(FieldKind.TEXT, "Avro: the schema itself, in JSON", None)
+    schema_file: str | None = declared(FieldKind.PATH, "Avro: a file with the schema", None)
+    registry: str | None = declared(FieldKind.TEXT, _REGISTRY.format("values get"), None)
+    subject: str | None = declared(FieldKind.TEXT, "of the registry; TOPIC-value otherwise", None)
+    options: Mapping[str, str] = declared(FieldKind.OPTIONS, "JSON and CSV: Spark's options", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +98,9 @@ class Expectation(Part):
 
     SHORT: ClassVar[str] = "that"
 
-    that: str = declared(Kind.TEXT, "a condition in SQL; null counts as not met")
+    that: str = declared(FieldKind.TEXT, "a condition in SQL; null counts as not met")
     otherwise: str = declared(
-        Kind.CHOICE, "what becomes of a row that does not meet it", FAIL, choices=OTHERWISE
+        FieldKind.CHOICE, "what becomes of a row that does not meet it", FAIL, choices=OTHERWISE
     )
 
 
@@ -106,9 +108,11 @@ class Expectation(Part):
 class Dedup(Part):
     """Of rows with the same keys only the first stays."""
 
-    keys: tuple[str, ...] = declared(Kind.TEXTS, "columns that make two rows the same", lasting=Lasting.FIXED)
+    keys: tuple[str, ...] = declared(
+        FieldKind.TEXTS, "columns that make two rows the same", lasting=Lasting.FIXED
+    )
     within: str | None = declared(
-        Kind.DURATION,
+        FieldKind.DURATION,
         "so far apart in time the same keys are the same row; without it they are for ever, and are all kept",
         None,
         lasting=Lasting.FIXED,
@@ -119,18 +123,20 @@ class Dedup(Part):
 class State(Part):
     """State of your own for each key, in a class for Spark's `transformWithState`."""
 
-    python: str = declared(Kind.PYTHON, "`file.py:Class`, a StatefulProcessor")
-    keys: tuple[str, ...] = declared(Kind.TEXTS, "columns that a state belongs to", lasting=Lasting.FIXED)
-    output: str = declared(Kind.COLUMNS, "the columns that come out")
+    python: str = declared(FieldKind.PYTHON, "`file.py:Class`, a StatefulProcessor")
+    keys: tuple[str, ...] = declared(
+        FieldKind.TEXTS, "columns that a state belongs to", lasting=Lasting.FIXED
+    )
+    output: str = declared(FieldKind.COLUMNS, "the columns that come out")
     time: str = declared(
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "which time its timers have",
         "none",
         choices=("none", "processing", "event"),
         lasting=Lasting.FIXED,
     )
     mode: str = declared(
-        Kind.CHOICE, "whether rows are new or replace others", "append", choices=("append", "update")
+        FieldKind.CHOICE, "whether rows are new or replace others", "append", choices=("append", "update")
     )
 
 
@@ -141,10 +147,10 @@ class Trigger(Part):
     SHORT: ClassVar[str] = "run"
 
     every: str | None = declared(
-        Kind.DURATION, "begin a batch so often; without it, as soon as there is something", None
+        FieldKind.DURATION, "begin a batch so often; without it, as soon as there is something", None
     )
     run: str = declared(
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "for ever, or until all is done that is there now",
         "always",
         choices=("always", "available-now"),
@@ -158,4 +164,4 @@ class DeadLetters(Part):
 
     SHORT: ClassVar[str] = "topic"
 
-    topic: str = declared(Kind.TEXT, "the topic")
+    topic: str = declared(FieldKind.TEXT, "the topic")

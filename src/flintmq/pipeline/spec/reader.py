@@ -17,22 +17,22 @@ from typing import Any, Final
 import yaml
 
 from flintmq.arrow.ddl_parser import DdlError, parse_columns
-from flintmq.pipeline.spec.declaration import Declared, Kind, Part, fields_of
+from flintmq.pipeline.spec.declaration import DeclaredField, FieldKind, Part, fields_of
 from flintmq.pipeline.spec.document import origins
 from flintmq.pipeline.spec.environment import substitute
 from flintmq.pipeline.spec.model import Node, Pipeline
 from flintmq.pipeline.spec.problems import Problem, Rule, did_you_mean
-from flintmq.pipeline.spec.source_map import Place, Source, Text
+from flintmq.pipeline.spec.source_map import LocatedText, Place, SourceFile
 from flintmq.settings.durations import EXAMPLES, duration_words, parse_duration_ms
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG: Final = "tag:yaml.org,2002:"
 _IN_WORDS: Final = {"null": "nothing", "bool": "true or false"}
 _WANTED: Final = {
-    Kind.FLAG: "true or false",
-    Kind.COUNT: "a whole number from 1 on",
-    Kind.NAMES: "a name, or a list of names",
-    Kind.TEXTS: "a text, or a list of texts",
+    FieldKind.FLAG: "true or false",
+    FieldKind.COUNT: "a whole number from 1 on",
+    FieldKind.NAMES: "a name, or a list of names",
+    FieldKind.TEXTS: "a text, or a list of texts",
 }
 _FLAGS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _COLUMNS_HINT: Final = "write columns like `id long, name string, at timestamp`"
@@ -42,8 +42,8 @@ _MISSING: Final = object()
 """What a wrong value is read as: the problem is told already."""
 
 
-class Reader:
-    def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
+class SpecReader:
+    def __init__(self, source: SourceFile, environment: Mapping[str, str]) -> None:
         self._source = source
         self._environment = environment
         self.problems: list[Problem] = []
@@ -92,7 +92,9 @@ class Reader:
                 is_whole = False
                 self._tell(Rule.MISSING_FIELD, node, f"{what} needs `{name}`", f"{name}: {field.meaning}")
         if part is Pipeline:
-            lost = (one for one in known.values() if one.kind is Kind.PARTS and one.attribute not in values)
+            lost = (
+                one for one in known.values() if one.kind is FieldKind.PARTS and one.attribute not in values
+            )
             self.broken.update({one.name: one.name for one in lost if one.is_required or one.name in given})
             # Half a pipeline can still be checked: what is wrong in it is told already.
             return Pipeline(**{"name": "pipeline", "sources": {}, "sinks": {}, **values})
@@ -145,20 +147,20 @@ class Reader:
 
     # ---- values
 
-    def _value(self, node: yaml.Node, field: Declared, what: str) -> Any:
+    def _value(self, node: yaml.Node, field: DeclaredField, what: str) -> Any:
         match field.kind:
-            case Kind.PART:
+            case FieldKind.PART:
                 return self._part(node, field.of, what, {})
-            case Kind.PARTS:
+            case FieldKind.PARTS:
                 return self._parts(node, field, what)
-            case Kind.OPTIONS:
+            case FieldKind.OPTIONS:
                 return self._options(node, what)
-            case Kind.NAMES | Kind.TEXTS:
+            case FieldKind.NAMES | FieldKind.TEXTS:
                 return self._texts(node, field, what)
             case _:
                 return self._scalar(node, field, what)
 
-    def _parts(self, node: yaml.Node, field: Declared, what: str) -> Any:
+    def _parts(self, node: yaml.Node, field: DeclaredField, what: str) -> Any:
         if not isinstance(node, yaml.MappingNode):
             return self._wrong(node, f"{what} has names, each with its fields, and is not {_said(node)}")
         if field.is_required and not node.value:
@@ -188,18 +190,18 @@ class Reader:
                 continue
             text, _ = self._text(value)
             if text is not None:
-                found[Text(name, self._source, origins(self._source, key))] = text
+                found[LocatedText(name, self._source, origins(self._source, key))] = text
         return found
 
-    def _texts(self, node: yaml.Node, field: Declared, what: str) -> Any:
+    def _texts(self, node: yaml.Node, field: DeclaredField, what: str) -> Any:
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         read = [self._plain(one, what, _WANTED[field.kind]) for one in nodes]
         if not read:
             return self._wrong(node, f"{what} has nothing in it")
         return _MISSING if None in read else tuple(read)
 
-    def _scalar(self, node: yaml.Node, field: Declared, what: str) -> Any:
-        if field.kind in (Kind.FLAG, Kind.COUNT):
+    def _scalar(self, node: yaml.Node, field: DeclaredField, what: str) -> Any:
+        if field.kind in (FieldKind.FLAG, FieldKind.COUNT):
             return self._flag_or_count(node, field.kind, what)
         text = self._plain(node, what, "a text")
         if text is None:
@@ -211,14 +213,14 @@ class Reader:
                 f"{what} is {', '.join(field.choices[:-1])} or {field.choices[-1]}, not {text!r}",
                 hint if hint.startswith("did") else "",
             )
-        if field.kind is Kind.DURATION:
+        if field.kind is FieldKind.DURATION:
             duration_ms = parse_duration_ms(text)
             if not duration_ms:
                 return self._wrong(node, f"{what} is a time, not {text!r}", EXAMPLES)
             if duration_ms > _DURATION_MS_MAX:
                 longest = duration_words(_DURATION_MS_MAX)
                 return self._wrong(node, f"{what} is at most {longest}, not {text!r}", EXAMPLES)
-        if field.kind is Kind.COLUMNS:
+        if field.kind is FieldKind.COLUMNS:
             try:
                 parse_columns(text)
             except DdlError as error:
@@ -228,24 +230,24 @@ class Reader:
                 return _MISSING
         return text
 
-    def _flag_or_count(self, node: yaml.Node, kind: Kind, what: str) -> Any:
+    def _flag_or_count(self, node: yaml.Node, kind: FieldKind, what: str) -> Any:
         wanted = _WANTED[kind]
         if not isinstance(node, yaml.ScalarNode):
             return self._wrong(node, f"{what} is {wanted}, not {_said(node)}")
         text, is_substituted = self._text(node)
         if text is None:
             return _MISSING
-        if kind is Kind.FLAG and (is_substituted or _tag(node) == "bool") and text.lower() in _FLAGS:
+        if kind is FieldKind.FLAG and (is_substituted or _tag(node) == "bool") and text.lower() in _FLAGS:
             return _FLAGS[text.lower()]
         if (
-            kind is Kind.COUNT
+            kind is FieldKind.COUNT
             and (is_substituted or _tag(node) == "int")
             and re.fullmatch(r"[1-9]\d{0,17}", text)
         ):
             return int(text)
         return self._wrong(node, f"{what} is {wanted}, not {_said(node)}")
 
-    def _plain(self, node: yaml.Node, what: str, wanted: str) -> Text | None:
+    def _plain(self, node: yaml.Node, what: str, wanted: str) -> LocatedText | None:
         if not isinstance(node, yaml.ScalarNode) or _tag(node) in ("null", "bool"):
             said = _said(node)
             hint = f'put it into quotes: "{node.value}"' if said == "true or false" else ""
@@ -257,7 +259,7 @@ class Reader:
             return None
         return text
 
-    def _text(self, node: yaml.ScalarNode) -> tuple[Text | None, bool]:
+    def _text(self, node: yaml.ScalarNode) -> tuple[LocatedText | None, bool]:
         """And whether something of it came from the environment."""
         done = substitute(node.value, origins(self._source, node), self._environment)
         for name, index in done.missing:
@@ -266,7 +268,7 @@ class Reader:
                 f"set it, or give a default: ${{{name}:-…}}" if name else "write `$${` for the two characters"
             )
             self.problems.append(Problem(Rule.ENVIRONMENT, self._source.place(index), message, hint))
-        text = None if done.missing else Text(done.text, self._source, done.origins)
+        text = None if done.missing else LocatedText(done.text, self._source, done.origins)
         return text, done.has_changed
 
     # ---- problems

@@ -31,7 +31,7 @@ NOWHERE = Place("", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     name: str
     """As the user gave it."""
     text: str
@@ -44,14 +44,14 @@ class Source:
         return Place(self.name, self.text.count("\n", 0, index) + 1, index - start + 1, shown)
 
 
-class Text(str):
+class LocatedText(str):
     """A text of the file."""
 
     __slots__ = ("_origins", "_source")
-    _source: Source
+    _source: SourceFile
     _origins: Sequence[int]
 
-    def __new__(cls, value: str, source: Source, origins: Sequence[int]) -> Text:
+    def __new__(cls, value: str, source: SourceFile, origins: Sequence[int]) -> LocatedText:
         """`origins` has, for every character and for the end, where it was written."""
         assert len(origins) == len(value) + 1
         made = super().__new__(cls, value)
@@ -72,4 +72,4 @@ class Text(str):
 
 def place_of(value: object, otherwise: Place, *, offset: int = 0) -> Place:
     """Where a value was written; `otherwise` for what is no text of a file."""
-    return value.place_at(offset) if isinstance(value, Text) else otherwise
+    return value.place_at(offset) if isinstance(value, LocatedText) else otherwise

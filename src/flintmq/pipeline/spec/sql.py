@@ -53,7 +53,7 @@ class TableName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SqlQuery:
     tables: tuple[TableName, ...]
     """In the order of the text; one that is named twice is there twice."""
     combined: tuple[tuple[frozenset[str], ...], ...]
@@ -64,12 +64,12 @@ class Query:
     """GROUP BY, DISTINCT, an aggregate of everything, or sets: UNION without ALL, EXCEPT, INTERSECT."""
 
 
-def read_query(sql: str) -> Query:
+def read_query(sql: str) -> SqlQuery:
     """SqlError says what is wrong, and where."""
     reader = _Reader(tokens(sql))
     reader.statement()
     combined = tuple(tuple(block) for block in reader.combined if block)
-    return Query(tuple(reader.tables), combined, reader.has_window, reader.has_aggregate)
+    return SqlQuery(tuple(reader.tables), combined, reader.has_window, reader.has_aggregate)
 
 
 class _Mode(Enum):

@@ -18,7 +18,7 @@ import pytest
 from flintmq.arrow.formats import NewSchemas, SchemaError, open_decoder, schema_registry
 from flintmq.arrow.formats.framed_decoder import FramedDecoder
 from flintmq.arrow.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
-from flintmq.arrow.formats.schema_registry import HttpSchemas, RegistryError
+from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, RegistryError
 from flintmq.errors import ConfigurationError
 from support.pipeline.schema_registry import Registry, serving
 
@@ -174,7 +174,7 @@ def test_a_registry_that_does_not_answer_stops_everything(server: Registry) -> N
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         with pytest.raises(RegistryError, match="cannot be asked"):
-            HttpSchemas(f"http://127.0.0.1:{nobody.getsockname()[1]}").by_id(1)
+            HttpSchemaRegistry(f"http://127.0.0.1:{nobody.getsockname()[1]}").by_id(1)
 
 
 def test_what_is_no_registry_is_not_taken_for_one_without_schemas(server: Registry) -> None:
@@ -182,16 +182,16 @@ def test_what_is_no_registry_is_not_taken_for_one_without_schemas(server: Regist
         open_decoder("avro", registry=server.url, subject="t-value")
     server.schemas[1] = {}
     with pytest.raises(RegistryError, match="lacks 'schema'"):
-        HttpSchemas(server.url).by_id(1)
+        HttpSchemaRegistry(server.url).by_id(1)
     with pytest.raises(ConfigurationError):
-        HttpSchemas("localhost:8081")
+        HttpSchemaRegistry("localhost:8081")
 
 
 def test_too_many_unknown_ids_are_not_all_asked_for(
     server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_registry, "_UNKNOWN_MAX", 3)
-    schemas = HttpSchemas(server.url)
+    schemas = HttpSchemaRegistry(server.url)
     assert [schemas.by_id(one) for one in (1, 2, 3, 1)] == [None] * 4
     with pytest.raises(RegistryError, match="framed"):
         schemas.by_id(4)
@@ -207,9 +207,9 @@ def test_the_password_is_sent_and_never_shown(server: Registry) -> None:
     assert decoder.schema.names == ["a"]
     server.password = "me:other"
     with pytest.raises(RegistryError) as error:
-        HttpSchemas(url).by_id(1)
-    assert "se%2F" not in f"{error.value} {HttpSchemas(url)!r}"
-    assert "se/c" not in f"{error.value} {HttpSchemas(url)!r}"
+        HttpSchemaRegistry(url).by_id(1)
+    assert "se%2F" not in f"{error.value} {HttpSchemaRegistry(url)!r}"
+    assert "se/c" not in f"{error.value} {HttpSchemaRegistry(url)!r}"
 
 
 def test_avro_that_refers_to_other_subjects(server: Registry) -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from flintmq.arrow.scan.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
-    AtTime,
-    Listed,
     Offsets,
+    OffsetsBound,
+    TimestampBound,
     backlog,
     check_complete,
     from_json,
@@ -84,8 +84,8 @@ def test_which_starts_are_the_same_when_they_are_asked_for_again() -> None:
         return is_repeatable(bound, late_is_latest=False)  # type: ignore[arg-type]
 
     assert repeatable(FROM_EARLIEST)
-    assert repeatable(Listed({("t", 0): 5, ("t", 1): -2}))
-    assert repeatable(AtTime(1, {}))
+    assert repeatable(OffsetsBound({("t", 0): 5, ("t", 1): -2}))
+    assert repeatable(TimestampBound(1, {}))
     assert not repeatable(FROM_LATEST)
-    assert not repeatable(Listed({("t", 0): 5, ("t", 1): -1}))
-    assert not is_repeatable(AtTime(1, {}), late_is_latest=True)
+    assert not repeatable(OffsetsBound({("t", 0): 5, ("t", 1): -1}))
+    assert not is_repeatable(TimestampBound(1, {}), late_is_latest=True)

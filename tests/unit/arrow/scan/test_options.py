@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
-from flintmq.arrow.scan.offsets import FROM_EARLIEST, FROM_LATEST, AtTime, Listed
+from flintmq.arrow.scan.offsets import FROM_EARLIEST, FROM_LATEST, OffsetsBound, TimestampBound
 from flintmq.arrow.scan.option_list import OPTIONS
 from flintmq.arrow.scan.options import Segments, SourceOptions, TopicSelection, parse
 from flintmq.client.addresses import Address
@@ -79,8 +79,8 @@ def test_every_option_of_the_list_is_understood() -> None:
     others = {"subscribePattern": "t.*", "assign": '{"t": [1, 0]}'}
     assert {*values, *others} == {one.name for one in OPTIONS}
     options = parse(values)
-    assert options.starting == AtTime(17, {})
-    assert options.ending == AtTime(18, {})
+    assert options.starting == TimestampBound(17, {})
+    assert options.ending == TimestampBound(18, {})
     assert options.late_start_is_latest
     assert (options.tasks_min, options.records_per_task_max) == (2, 3)
     assert (options.offsets_per_trigger_max, options.offsets_per_trigger_min) == (4, 5)
@@ -102,9 +102,9 @@ def test_every_option_of_the_list_is_understood() -> None:
 
 def test_times_come_before_offsets() -> None:
     by_time = parsed(startingOffsets="earliest", startingOffsetsByTimestamp='{"t": {"0": 9}}')
-    assert by_time.starting == AtTime(None, {("t", 0): 9})
+    assert by_time.starting == TimestampBound(None, {("t", 0): 9})
     assert parsed(startingOffsets="EARLIEST").starting == FROM_EARLIEST
-    assert parsed(startingOffsets='{"t": {"0": -2}}').starting == Listed({("t", 0): -2})
+    assert parsed(startingOffsets='{"t": {"0": -2}}').starting == OffsetsBound({("t", 0): -2})
 
 
 @pytest.mark.parametrize(

@@ -179,11 +179,11 @@ def test_bytes_that_make_no_sense_are_an_error_that_names_the_place(
 
 def test_slices_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.record_batch({"value": [b"x" * 100] * 50})
-    assert [one.num_rows for one in range_reader.bounded(batch)] == [50]
+    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [50]
     monkeypatch.setattr(range_reader, "ROWS_MAX", 20)
-    assert [one.num_rows for one in range_reader.bounded(batch)] == [20, 20, 10]
+    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [20, 20, 10]
     monkeypatch.setattr(range_reader, "BYTES_MAX", 1100)
-    assert [one.num_rows for one in range_reader.bounded(batch)] == [10] * 5
+    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [10] * 5
     monkeypatch.setattr(range_reader, "BYTES_MAX", 1)
-    assert len(list(range_reader.bounded(batch))) == 50
-    assert list(range_reader.bounded(batch.slice(0, 0))) == []
+    assert len(list(range_reader.bounded_slices(batch))) == 50
+    assert list(range_reader.bounded_slices(batch.slice(0, 0))) == []

@@ -17,7 +17,7 @@ import pyarrow as pa
 from flintmq.arrow.scan import segment_file, task_reader
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions, parse
-from flintmq.arrow.scan.segment_file import Unusable, open_segment, pieces
+from flintmq.arrow.scan.segment_file import UnusableSegment, open_segment, read_chunks
 from flintmq.arrow.scan.segment_planner import FileTask
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.client.admin.segments import SegmentFile
@@ -60,17 +60,19 @@ def segment(folder: Path) -> SegmentFile:
 
 def test_a_file_that_is_not_the_planned_one_is_not_read(folder: Path, segment: SegmentFile) -> None:
     open_segment(segment, TOPIC_ID).close()
-    with pytest.raises(Unusable, match="names another topic"):
+    with pytest.raises(UnusableSegment, match="names another topic"):
         open_segment(segment, bytes(16))
     path = Path(segment.path)
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(Unusable, match=rf"has {segment.size + 1} bytes, not {segment.size}: it was replaced"):
+    with pytest.raises(
+        UnusableSegment, match=rf"has {segment.size + 1} bytes, not {segment.size}: it was replaced"
+    ):
         open_segment(segment, TOPIC_ID)
     (folder / METADATA_FILE).unlink()
-    with pytest.raises(Unusable, match=f"{METADATA_FILE}: No such file"):
+    with pytest.raises(UnusableSegment, match=f"{METADATA_FILE}: No such file"):
         open_segment(segment, TOPIC_ID)
     path.unlink()
-    with pytest.raises(Unusable, match=r"\.log: No such file"):
+    with pytest.raises(UnusableSegment, match=r"\.log: No such file"):
         open_segment(segment, TOPIC_ID)
 
 
@@ -80,7 +82,7 @@ def test_a_file_that_is_not_the_planned_one_is_not_read(folder: Path, segment: S
 def starts(segment: SegmentFile, start: int, end: int = END) -> tuple[int, int]:
     """The first offset that was read, and the one behind the last."""
     with closing(open_segment(segment, TOPIC_ID)) as file:
-        found = list(pieces(file, segment, start=start, end=end))
+        found = list(read_chunks(file, segment, start=start, end=end))
     return found[0].base_offset, found[-1].next_offset
 
 
@@ -123,13 +125,13 @@ def test_pieces_are_whole_batches_of_bounded_size(
 ) -> None:
     monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     with closing(open_segment(segment, TOPIC_ID)) as file:
-        found = list(pieces(file, segment, start=BASE, end=END))
+        found = list(read_chunks(file, segment, start=BASE, end=END))
         assert [len(one.data) for one in found] == [2 * BATCH_BYTES] * 5
         assert [one.base_offset for one in found] == [100, 108, 116, 124, 132]
-        assert len(list(pieces(file, segment, start=BASE, end=109))) == 2
+        assert len(list(read_chunks(file, segment, start=BASE, end=109))) == 2
     large = written(folder, batch(BASE) + batch(104, value=b"x" * 1000) + batch(108), end=112)
     with closing(open_segment(large, TOPIC_ID)) as file:
-        assert [one.next_offset for one in pieces(file, large, start=BASE, end=112)] == [104, 108, 112]
+        assert [one.next_offset for one in read_chunks(file, large, start=BASE, end=112)] == [104, 108, 112]
 
 
 # ---- what a file cannot give

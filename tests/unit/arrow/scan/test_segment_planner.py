@@ -14,7 +14,7 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions, parse
 from flintmq.arrow.scan.segment_planner import (
     FileTask,
-    Found,
+    LocatedSegments,
     SegmentFinder,
     cut_by_bytes,
     recent,
@@ -102,7 +102,7 @@ def test_a_task_gets_the_files_and_aborted_transactions_of_its_own_range() -> No
         AbortedRange(3, 14, 90),
         AbortedRange(4, 20, 25),
     )
-    found = Found(files(segment(0, 10), segment(10, 20), segment(20, 30), aborted=aborted), True)
+    found = LocatedSegments(files(segment(0, 10), segment(10, 20), segment(20, 30), aborted=aborted), True)
     task = with_files(wanted(10, 20), found)
     assert isinstance(task, FileTask)
     assert [one.base_offset for one in task.segments] == [10]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.lake.audit.comparison import Offsets, Unsorted, check_order, compare, differing
-from flintmq.lake.audit.planning import AuditLocation, Span, plan_stretches
-from flintmq.lake.audit.report import AuditProblemKind, runs
+from flintmq.lake.audit.comparison import Offsets, UnsortedRows, check_order, compare, differing
+from flintmq.lake.audit.planning import OffsetBounds, SourcePartition, plan_sections
+from flintmq.lake.audit.report import AuditProblemKind, offset_runs
 from flintmq.lake.tables.data_file import DataFile
 
 
@@ -81,7 +81,7 @@ def test_every_difference_is_told_once(
 
 @pytest.mark.parametrize("cuts", [[], [1], [2]])
 def test_rows_without_order_are_noticed(cuts: list[int]) -> None:
-    with pytest.raises(Unsorted):
+    with pytest.raises(UnsortedRows):
         compare(iter(()), batches([(1, b""), (3, b""), (2, b"")], cuts), Found())
 
 
@@ -128,11 +128,11 @@ def test_a_file_from_before_columns_were_added_is_compared_in_what_it_has() -> N
 
 
 def test_numbers_become_ranges() -> None:
-    assert list(runs([1, 2, 3, 7, 9, 10])) == [(1, 4), (7, 8), (9, 11)]
-    assert list(runs([])) == []
+    assert list(offset_runs([1, 2, 3, 7, 9, 10])) == [(1, 4), (7, 8), (9, 11)]
+    assert list(offset_runs([])) == []
 
 
-PLACE = AuditLocation(topic="t", topic_id=bytes(16), partition=0)
+PLACE = SourcePartition(topic="t", topic_id=bytes(16), partition=0)
 
 
 def file(start: int, end: int, *, size: int = 100, value: str | None = None) -> DataFile:
@@ -162,51 +162,53 @@ _FILES = st.lists(
 
 
 @given(_FILES, st.integers(0, 150), st.integers(0, 150))
-def test_stretches_are_disjoint_and_cover_all(files: list[DataFile], earliest: int, end: int) -> None:
-    span = Span(earliest=min(earliest, end), end=end)
-    stretches, _ = plan_stretches(files, PLACE, span)
-    covered = np.zeros(300, int)
-    for stretch in stretches:
-        for cell in stretch.cells:
-            assert cell.start < cell.end
-            covered[cell.start : cell.end] += 1
-            assert (cell.start >= span.earliest) == stretch.is_at_broker
-            holders = [one for one in files if one.start_offset < cell.end and cell.start < one.end_offset]
-            assert sorted(one.path for one in cell.files) == sorted(one.path for one in holders)
-        for before, after in pairwise(stretch.cells):
+def test_sections_are_disjoint_and_cover_all(files: list[DataFile], earliest: int, end: int) -> None:
+    span = OffsetBounds(earliest=min(earliest, end), end=end)
+    sections, _ = plan_sections(files, PLACE, span)
+    counts = np.zeros(300, int)
+    for section in sections:
+        for one_range in section.ranges:
+            assert one_range.start < one_range.end
+            counts[one_range.start : one_range.end] += 1
+            assert (one_range.start >= span.earliest) == section.is_at_broker
+            holders = [
+                one for one in files if one.start_offset < one_range.end and one_range.start < one.end_offset
+            ]
+            assert sorted(one.path for one in one_range.files) == sorted(one.path for one in holders)
+        for before, after in pairwise(section.ranges):
             assert before.end == after.start
-        for part in (parts := stretch.cut((stretch.start + stretch.end) // 2)):
+        for part in (parts := section.cut((section.start + section.end) // 2)):
             assert part.start < part.end
-        assert parts[0].start == stretch.start
-        assert parts[-1].end == stretch.end
+        assert parts[0].start == section.start
+        assert parts[-1].end == section.end
     wanted = np.zeros(300, bool)
     wanted[span.earliest : span.end] = True
     for one in files:
         wanted[one.start_offset : min(one.end_offset, end)] = True
     # Holes below what the broker has belong to no file and to nobody.
-    assert (covered[wanted] == 1).all()
-    assert covered.max(initial=0) <= 1
-    assert not covered[end:].any()
+    assert (counts[wanted] == 1).all()
+    assert counts.max(initial=0) <= 1
+    assert not counts[end:].any()
 
 
 def test_small_files_are_looked_at_together() -> None:
-    stretches, problems = plan_stretches(
-        [file(at, at + 1) for at in range(100)], PLACE, Span(earliest=0, end=100)
+    sections, problems = plan_sections(
+        [file(at, at + 1) for at in range(100)], PLACE, OffsetBounds(earliest=0, end=100)
     )
-    assert [(one.start, one.end, len(one.cells)) for one in stretches] == [(0, 100, 100)]
+    assert [(one.start, one.end, len(one.ranges)) for one in sections] == [(0, 100, 100)]
     assert not problems
 
 
 def test_files_that_stand_for_the_same_offsets_or_for_too_many_are_told() -> None:
     files = [file(0, 10), file(5, 20), file(20, 30)]
-    _, problems = plan_stretches(files, PLACE, Span(earliest=0, end=25))
+    _, problems = plan_sections(files, PLACE, OffsetBounds(earliest=0, end=25))
     assert [(one.kind, one.start, one.end) for one in problems] == [
         (AuditProblemKind.MISPLACED, 5, 10),
         (AuditProblemKind.MISPLACED, 25, 30),
     ]
-    _, fine = plan_stretches(
+    _, fine = plan_sections(
         [file(0, 10, value="a"), file(0, 10, value="b"), file(0, 30, value="c")],
         PLACE,
-        Span(earliest=0, end=30),
+        OffsetBounds(earliest=0, end=30),
     )
     assert not fine

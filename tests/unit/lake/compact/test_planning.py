@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.lake.compact.planning import LARGE_ENOUGH, plan_merges
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import PartitionValues, data_path
+from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path
 
 TARGET = 1000
 

@@ -13,7 +13,7 @@ import pytest
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.delta import actions
 from flintmq.lake.tables.properties import from_texts, to_texts
-from flintmq.lake.tables.statistics import ColumnStatistics, figures_of
+from flintmq.lake.tables.statistics import ColumnStatistics, statistics_of
 from flintmq.lake.tables.table import PartitionField, TableError, TopicProgress, Transform
 
 TIME = datetime(2026, 11, 15, 8, 30, 0, 123456, UTC)
@@ -28,7 +28,7 @@ def footer_of(table: pa.Table, **options: object) -> bytes:
 
 
 def figures(table: pa.Table, **options: object) -> dict[str, ColumnStatistics]:
-    return {one.path: one for one in figures_of(footer_of(table, **options)).columns}
+    return {one.path: one for one in statistics_of(footer_of(table, **options)).columns}
 
 
 def test_bounds_and_nulls_are_of_all_row_groups() -> None:
@@ -52,7 +52,7 @@ def test_what_is_in_a_list_is_told_apart() -> None:
 
 
 def test_where_row_groups_begin() -> None:
-    found = figures_of(footer_of(pa.table({"a": pa.array([1, 2, 3, 4, 5])})))
+    found = statistics_of(footer_of(pa.table({"a": pa.array([1, 2, 3, 4, 5])})))
     assert found.rows == 5
     assert len(found.split_offsets) == 3
     assert found.split_offsets == tuple(sorted(found.split_offsets))

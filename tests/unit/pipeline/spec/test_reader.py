@@ -24,8 +24,8 @@ from flintmq.pipeline import (
 )
 from flintmq.pipeline.spec.document import compose
 from flintmq.pipeline.spec.problems import Problem
-from flintmq.pipeline.spec.reader import Reader
-from flintmq.pipeline.spec.source_map import Source, place_of
+from flintmq.pipeline.spec.reader import SpecReader
+from flintmq.pipeline.spec.source_map import SourceFile, place_of
 from flintmq.pipeline.validate.structure import check
 
 Examine = Callable[..., Examined]
@@ -278,11 +278,11 @@ def test_whatever_is_in_the_file_is_read_or_told(edits: list[tuple[int, int, str
     text = GOOD
     for at, size, piece in edits:
         text = text[:at] + piece + text[at + size :]
-    source = Source("p.yaml", text)
+    source = SourceFile("p.yaml", text)
     node = compose(source)
     problems = [node] if isinstance(node, Problem) else []
     if not isinstance(node, Problem):
-        reader = Reader(source, {})
+        reader = SpecReader(source, {})
         pipeline = reader.pipeline(node)
         problems = reader.problems + ([] if pipeline is None else check(pipeline, broken=reader.broken))
         assert pipeline is not None or problems

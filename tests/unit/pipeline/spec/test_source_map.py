@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from flintmq.pipeline import Pipeline, Trigger, Watermark
 from flintmq.pipeline.spec.document import compose, origins
-from flintmq.pipeline.spec.source_map import Source, Text
+from flintmq.pipeline.spec.source_map import LocatedText, SourceFile
 
 
-def text_of(written: str) -> tuple[Source, Text]:
-    source = Source("f", written)
+def text_of(written: str) -> tuple[SourceFile, LocatedText]:
+    source = SourceFile("f", written)
     node = compose(source)
     assert isinstance(node, yaml.MappingNode)
     value = node.value[0][1]
-    return source, Text(value.value, source, origins(source, value))
+    return source, LocatedText(value.value, source, origins(source, value))
 
 
 @pytest.mark.parametrize(

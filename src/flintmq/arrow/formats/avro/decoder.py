@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
-from flintmq.arrow.formats.avro.schema import shape_of, without_logical_types
+from flintmq.arrow.formats.avro.schema import columns_of, without_logical_types
 from flintmq.arrow.formats.column_builder import decode_each
 from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
 
@@ -27,7 +27,7 @@ class AvroDecoder:
         self._text = text
         self._references = dict(references or {})
         self._schema, named = _parsed(text, self._references, logical=True)
-        self._shape = shape_of(self._schema, named)
+        self._columns = columns_of(self._schema, named)
         self._written, _ = _parsed(text, self._references, logical=False)
 
     def __reduce__(self) -> tuple[type[AvroDecoder], tuple[str, dict[str, str]]]:
@@ -35,10 +35,10 @@ class AvroDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema(list(self._shape.type))
+        return pa.schema(list(self._columns.type))
 
     def decode(self, values: Values) -> DecodedValues:
-        return decode_each(self._shape, values, self._read, _REFUSALS)
+        return decode_each(self._columns, values, self._read, _REFUSALS)
 
     def _read(self, data: bytes) -> Any:
         file = BytesIO(data)

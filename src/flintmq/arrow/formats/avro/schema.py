@@ -1,9 +1,9 @@
-"""An Avro schema as a shape: where in fastavro's objects the columns are, and of what type. Pure.
+"""Builds columns from an Avro schema: where in fastavro's objects the columns are, and of what type. Pure.
 
 A union with null is a column that may be null; a union of several types is a struct with a member for each,
 `member0`, `member1`, …, of which one is set, as Spark has it. What holds nothing (null, a record without fields) is
 no column. Recursive types have no columns and are refused.
-Invariant: shapes are for objects read by the schema *without* its logical types (`without_logical_types`), with the
+Invariant: builders are for objects read by the schema *without* its logical types (`without_logical_types`), with the
 names of named types in unions: so numbers become times in Arrow and not one by one in Python.
 """
 
@@ -18,7 +18,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from flintmq.arrow.formats.column_builder import Item, ListOf, MapOf, Member, Scalar, Shape, Struct
+from flintmq.arrow.formats.column_builder import (
+    ColumnBuilder,
+    ItemGetter,
+    ListColumn,
+    MapColumn,
+    ScalarColumn,
+    StructColumn,
+    StructField,
+)
 from flintmq.arrow.formats.decoder import SchemaError
 
 _PRIMITIVES: Final = {
@@ -46,15 +54,15 @@ _UTC_US: Final = pa.timestamp("us", "UTC")
 _DIGITS_MAX: Final = 38
 
 
-def shape_of(schema: Any, named: Mapping[str, Any]) -> Struct:
+def columns_of(schema: Any, named: Mapping[str, Any]) -> StructColumn:
     """Of a record, as fastavro's `parse_schema` gives it with the named types that are in it."""
-    shape = _Translation(named).shape(schema, ())
-    if not isinstance(shape, Struct) or _kind(schema) not in ("record", "error"):
+    column = _Translation(named).column(schema, ())
+    if not isinstance(column, StructColumn) or _kind(schema) not in ("record", "error"):
         raise SchemaError(
             "The Avro schema is not that of a record with fields, which become the columns. "
             "Keep such values as they are, with the format raw"
         )
-    return shape
+    return column
 
 
 def without_logical_types(schema: Any) -> Any:
@@ -73,14 +81,14 @@ def without_logical_types(schema: Any) -> Any:
 class _Unnamed:
     """Of a named type in a union: fastavro gives its name and the value."""
 
-    shape: Shape
+    column: ColumnBuilder
 
     @property
     def type(self) -> pa.DataType:
-        return self.shape.type
+        return self.column.type
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        return self.shape.array([None if one is None else one[1] for one in values])
+        return self.column.array([None if one is None else one[1] for one in values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class _Translation:
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
 
-    def shape(self, schema: Any, path: tuple[str, ...]) -> Shape | None:
+    def column(self, schema: Any, path: tuple[str, ...]) -> ColumnBuilder | None:
         """None of what holds nothing; `path` are the named types around it."""
         if isinstance(schema, list):
             return self._union(schema, path)
@@ -110,16 +118,16 @@ class _Translation:
         if kind in ("record", "error"):
             return self._record(schema, path)
         if kind == "array":
-            return _each(ListOf, self._sized(schema["items"], path))
+            return _each(ListColumn, self._sized(schema["items"], path))
         if kind == "map":
-            return _each(partial(MapOf, Scalar(pa.string())), self.shape(schema["values"], path))
+            return _each(partial(MapColumn, ScalarColumn(pa.string())), self.column(schema["values"], path))
         if kind == "enum":
-            return Scalar(pa.string())
+            return ScalarColumn(pa.string())
         if kind == "null":
             return None
-        return _logical(schema, kind) or Scalar(pa.binary() if kind == "fixed" else _PRIMITIVES[kind])
+        return _logical(schema, kind) or ScalarColumn(pa.binary() if kind == "fixed" else _PRIMITIVES[kind])
 
-    def _record(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> Struct | None:
+    def _record(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> StructColumn | None:
         name = schema["name"]
         if name in path:
             raise SchemaError(
@@ -128,35 +136,35 @@ class _Translation:
             )
         members = []
         for field in schema["fields"]:
-            shape = self.shape(field["type"], (*path, name))
-            if shape is not None:
-                members.append(Member(field["name"], Item(field["name"]), shape))
-        return Struct(tuple(members)) if members else None
+            column = self.column(field["type"], (*path, name))
+            if column is not None:
+                members.append(StructField(field["name"], ItemGetter(field["name"]), column))
+        return StructColumn(tuple(members)) if members else None
 
-    def _union(self, branches: Sequence[Any], path: tuple[str, ...]) -> Shape | None:
-        found: list[tuple[_Branch, Shape]] = []
+    def _union(self, branches: Sequence[Any], path: tuple[str, ...]) -> ColumnBuilder | None:
+        found: list[tuple[_Branch, ColumnBuilder]] = []
         for schema in map(self._resolved, branches):
-            shape, kind = self.shape(schema, path), _kind(schema)
-            if shape is not None:
+            column, kind = self.column(schema, path), _kind(schema)
+            if column is not None:
                 is_named = kind in _NAMED
                 found.append(
-                    (_Branch(schema["name"]) if is_named else _Branch(None, (_PYTHON[kind],)), shape)
+                    (_Branch(schema["name"]) if is_named else _Branch(None, (_PYTHON[kind],)), column)
                 )
         found = _told_apart(found)
         if len(found) == 1:
-            branch, shape = found[0]
-            return shape if branch.name is None else _Unnamed(shape)
-        members = [Member(f"member{at}", branch, shape) for at, (branch, shape) in enumerate(found)]
-        return Struct(tuple(members)) if members else None
+            branch, column = found[0]
+            return column if branch.name is None else _Unnamed(column)
+        members = [StructField(f"member{at}", branch, column) for at, (branch, column) in enumerate(found)]
+        return StructColumn(tuple(members)) if members else None
 
-    def _sized(self, items: Any, path: tuple[str, ...]) -> Shape | None:
+    def _sized(self, items: Any, path: tuple[str, ...]) -> ColumnBuilder | None:
         """Items of an array take bytes: else ten bytes could say that there are a million million of them."""
-        shape = self.shape(items, path)
+        column = self.column(items, path)
         if self._is_empty(items):
             raise SchemaError(
                 "An Avro array has items without any bytes, so that it cannot be bounded; not read"
             )
-        return shape
+        return column
 
     def _is_empty(self, schema: Any) -> bool:
         if isinstance(schema, list):
@@ -177,43 +185,43 @@ def _kind(schema: Any) -> str:
     return kind if isinstance(kind, str) else _kind(kind)
 
 
-def _each(make: Callable[[Shape], Shape], item: Shape | None) -> Shape | None:
+def _each(make: Callable[[ColumnBuilder], ColumnBuilder], item: ColumnBuilder | None) -> ColumnBuilder | None:
     return None if item is None else make(item)
 
 
-def _told_apart(found: Sequence[tuple[_Branch, Shape]]) -> list[tuple[_Branch, Shape]]:
+def _told_apart(found: Sequence[tuple[_Branch, ColumnBuilder]]) -> list[tuple[_Branch, ColumnBuilder]]:
     """Python's objects do not say whether a number was an int or a long: such branches become one."""
-    apart: dict[_Branch, Shape] = {}
-    for branch, shape in found:
+    apart: dict[_Branch, ColumnBuilder] = {}
+    for branch, column in found:
         if branch in apart:
-            types = {apart[branch].type, shape.type}
+            types = {apart[branch].type, column.type}
             if types == {pa.int32(), pa.int64()}:
-                shape = Scalar(pa.int64())
+                column = ScalarColumn(pa.int64())
             elif types == {pa.float32(), pa.float64()}:
-                shape = Scalar(pa.float64())
+                column = ScalarColumn(pa.float64())
             else:
                 raise SchemaError(
                     f"An Avro union of {' and '.join(sorted(map(str, types)))} cannot be read into columns: "
                     "its numbers do not say which of them they are. Keep such values as they are, with the format raw"
                 )
-        apart[branch] = shape
+        apart[branch] = column
     return list(apart.items())
 
 
-def _logical(schema: Any, kind: str) -> Scalar | None:
+def _logical(schema: Any, kind: str) -> ScalarColumn | None:
     """What a logical type makes of its bytes or number; None if that is nothing else."""
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if kind == "int" and logical == "date":
-        return Scalar(pa.date32())
+        return ScalarColumn(pa.date32())
     if kind == "long" and logical in _TIMES:
         return _TIMES[logical]
     if kind in ("bytes", "fixed") and logical == "decimal":
         precision, scale = schema["precision"], schema.get("scale", 0)
         if precision > _DIGITS_MAX:
             return None
-        return Scalar(pa.decimal128(precision, scale), partial(_decimal, scale))
+        return ScalarColumn(pa.decimal128(precision, scale), partial(_decimal, scale))
     if kind == "fixed" and logical == "uuid" and schema["size"] == 16:
-        return Scalar(pa.string(), _uuid)
+        return ScalarColumn(pa.string(), _uuid)
     return None
 
 
@@ -236,10 +244,10 @@ def _uuid(data: bytes) -> str:
 
 
 _TIMES: Final = {
-    "timestamp-millis": Scalar(_UTC_US, _milliseconds),
-    "timestamp-micros": Scalar(_UTC_US),
-    "timestamp-nanos": Scalar(_UTC_US, _nanoseconds),
-    "local-timestamp-millis": Scalar(pa.timestamp("us"), _milliseconds),
-    "local-timestamp-micros": Scalar(pa.timestamp("us")),
-    "local-timestamp-nanos": Scalar(pa.timestamp("us"), _nanoseconds),
+    "timestamp-millis": ScalarColumn(_UTC_US, _milliseconds),
+    "timestamp-micros": ScalarColumn(_UTC_US),
+    "timestamp-nanos": ScalarColumn(_UTC_US, _nanoseconds),
+    "local-timestamp-millis": ScalarColumn(pa.timestamp("us"), _milliseconds),
+    "local-timestamp-micros": ScalarColumn(pa.timestamp("us")),
+    "local-timestamp-nanos": ScalarColumn(pa.timestamp("us"), _nanoseconds),
 }

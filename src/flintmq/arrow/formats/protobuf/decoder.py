@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from flintmq.arrow.formats.column_builder import decode_each
 from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
-from flintmq.arrow.formats.protobuf.schema import shape_of
+from flintmq.arrow.formats.protobuf.schema import columns_of
 
 _REFUSALS: Final = (DecodeError, ValueError)
 
@@ -29,7 +29,7 @@ class ProtoDecoder:
         self._files = files
         self._message = message
         self._type = _descriptor(files, message)
-        self._shape = shape_of(self._type)
+        self._columns = columns_of(self._type)
         self._class = message_factory.GetMessageClass(self._type)
 
     def __reduce__(self) -> tuple[type[ProtoDecoder], tuple[bytes, str]]:
@@ -41,7 +41,7 @@ class ProtoDecoder:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema(list(self._shape.type))
+        return pa.schema(list(self._columns.type))
 
     @property
     def files(self) -> bytes:
@@ -49,7 +49,7 @@ class ProtoDecoder:
         return self._files
 
     def decode(self, values: Values) -> DecodedValues:
-        return decode_each(self._shape, values, self._read, _REFUSALS)
+        return decode_each(self._columns, values, self._read, _REFUSALS)
 
     def _read(self, data: bytes) -> Any:
         message = self._class.FromString(data)

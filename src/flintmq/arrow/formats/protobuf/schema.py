@@ -1,4 +1,4 @@
-"""A Protobuf message type as a shape: where in messages the columns are, and of what type. Pure.
+"""Builds columns from a Protobuf message type: where in messages the columns are, and of what type. Pure.
 
 Fields with presence (messages, `optional`, members of a `oneof`, proto2) are null where they are not set; others have
 their default. Enums are their names, or their number as text where the name is not known. Unsigned numbers take the
@@ -18,14 +18,14 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from flintmq.arrow.formats.column_builder import (
-    Attribute,
+    AttributeGetter,
+    ColumnBuilder,
     Convert,
-    ListOf,
-    MapOf,
-    Member,
-    Scalar,
-    Shape,
-    Struct,
+    ListColumn,
+    MapColumn,
+    ScalarColumn,
+    StructColumn,
+    StructField,
 )
 from flintmq.arrow.formats.decoder import SchemaError
 
@@ -76,24 +76,26 @@ class _Map:
         return [dict(getattr(one, name).items()) for one in objects]
 
 
-def shape_of(message: Descriptor) -> Struct:
-    shape = _message(message, ())
-    if not isinstance(shape, Struct):
+def columns_of(message: Descriptor) -> StructColumn:
+    column = _message(message, ())
+    if not isinstance(column, StructColumn):
         raise SchemaError(
             f"The Protobuf message {message.full_name} has no fields that could become columns. Name another one"
         )
-    return shape
+    return column
 
 
-def _message(message: Descriptor, path: tuple[str, ...]) -> Shape | None:
+def _message(message: Descriptor, path: tuple[str, ...]) -> ColumnBuilder | None:
     name = message.full_name
     if name == _TIMESTAMP:
-        return Scalar(pa.timestamp("us", "UTC"), _microseconds)
+        return ScalarColumn(pa.timestamp("us", "UTC"), _microseconds)
     if name in _DYNAMIC:
-        return Scalar(pa.string(), _json)
+        return ScalarColumn(pa.string(), _json)
     if name in _WRAPPERS:
         value = message.fields_by_name["value"]
-        return Scalar(_scalar(value).type, _unwrapped_unsigned if value.type in _UNSIGNED_64 else _unwrapped)
+        return ScalarColumn(
+            _scalar(value).type, _unwrapped_unsigned if value.type in _UNSIGNED_64 else _unwrapped
+        )
     if name in path:
         raise SchemaError(
             f"The Protobuf message {name} holds itself, so it has no fixed columns. "
@@ -101,37 +103,37 @@ def _message(message: Descriptor, path: tuple[str, ...]) -> Shape | None:
         )
     members = []
     for field in message.fields:
-        shape = _field(field, (*path, name))
-        if shape is not None:
-            members.append(Member(field.name, _read(field), shape))
-    return Struct(tuple(members)) if members else None
+        column = _field(field, (*path, name))
+        if column is not None:
+            members.append(StructField(field.name, _read(field), column))
+    return StructColumn(tuple(members)) if members else None
 
 
 def _read(field: FieldDescriptor) -> Any:
     if _is_map(field):
         return _Map(field.name)
-    return _IfSet(field.name) if field.has_presence else Attribute(field.name)
+    return _IfSet(field.name) if field.has_presence else AttributeGetter(field.name)
 
 
-def _field(field: FieldDescriptor, path: tuple[str, ...]) -> Shape | None:
+def _field(field: FieldDescriptor, path: tuple[str, ...]) -> ColumnBuilder | None:
     if _is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         item = _value(value, path)
-        return None if item is None else MapOf(_scalar(key), item)
+        return None if item is None else MapColumn(_scalar(key), item)
     one = _value(field, path)
-    return ListOf(one) if one is not None and field.is_repeated else one
+    return ListColumn(one) if one is not None and field.is_repeated else one
 
 
-def _value(field: FieldDescriptor, path: tuple[str, ...]) -> Shape | None:
+def _value(field: FieldDescriptor, path: tuple[str, ...]) -> ColumnBuilder | None:
     return _scalar(field) if field.message_type is None else _message(field.message_type, path)
 
 
-def _scalar(field: FieldDescriptor) -> Scalar:
+def _scalar(field: FieldDescriptor) -> ScalarColumn:
     if field.enum_type is not None:
-        return Scalar(pa.string(), _EnumName.of(field))
+        return ScalarColumn(pa.string(), _EnumName.of(field))
     if field.type in _UNSIGNED_64:
-        return Scalar(pa.decimal128(20, 0), Decimal)
-    return Scalar(_SCALARS[field.type])
+        return ScalarColumn(pa.decimal128(20, 0), Decimal)
+    return ScalarColumn(_SCALARS[field.type])
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -13,7 +13,7 @@ from deltalake import Schema
 
 from flintmq.lake.tables.commit_log import Action
 from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.statistics import ColumnStatistics, figures_of
+from flintmq.lake.tables.statistics import ColumnStatistics, statistics_of
 from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 KNOWN_FEATURES: Final = frozenset(("appendOnly", "invariants", "timestampNtz", "typeWidening"))
@@ -120,7 +120,7 @@ def _figures(one: DataFile, left_out: set[str]) -> dict[str, Any]:
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    figures = [column for column in figures_of(one.footer).columns if not column.is_repeated]
+    figures = [column for column in statistics_of(one.footer).columns if not column.is_repeated]
     for column in figures[:_INDEXED_MAX]:
         names = column.path.split(".")
         if names[0] in left_out:

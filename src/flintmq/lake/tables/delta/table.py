@@ -22,9 +22,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from flintmq.lake.store.store import Store
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, new_id
-from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.data_file import DataFile, data_file_of
 from flintmq.lake.tables.delta import actions as delta_actions
-from flintmq.lake.tables.file_entry import data_file
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
 from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState, Transform
 
@@ -256,7 +255,7 @@ def _files(table: deltalake.DeltaTable, state: TableState) -> Iterator[DataFile]
     paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
     rows = actions.column("num_records").to_pylist()
     for index, path in enumerate(paths):
-        yield data_file(
+        yield data_file_of(
             unquote(path),
             size=sizes[index],
             rows=rows[index] or 0,

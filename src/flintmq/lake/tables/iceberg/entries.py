@@ -37,9 +37,8 @@ from pyiceberg.types import (
 )
 
 from flintmq.lake.tables import schema_evolution
-from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.file_names import PartitionValues
-from flintmq.lake.tables.statistics import figures_of
+from flintmq.lake.tables.data_file import DataFile, PartitionValues
+from flintmq.lake.tables.statistics import statistics_of
 from flintmq.lake.tables.table import PartitionField, TableError, Transform
 
 _TRANSFORMS: Final[dict[Transform, SpecTransform[Any, Any]]] = {
@@ -102,7 +101,7 @@ def partitioning_of(spec: PartitionSpec, schema: Schema, table: str) -> tuple[Pa
 
 
 def entry_of(one: DataFile, location: str, schema: Schema, spec: PartitionSpec) -> Entry:
-    figures = figures_of(one.footer)
+    figures = statistics_of(one.footer)
     ids = parquet_path_to_id_mapping(schema)
     sizes, counts, nulls, lows, highs = {}, {}, {}, {}, {}
     for column in figures.columns:

@@ -14,7 +14,7 @@ from typing import Final
 from pyiceberg.table import Table as Loaded
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
-from flintmq.lake.tables.file_names import digest_of
+from flintmq.lake.tables.data_file import digest_of
 from flintmq.lake.tables.properties import from_texts, to_texts
 from flintmq.lake.tables.table import TableError, TopicProgress
 

@@ -32,8 +32,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.store.store import StoredFile as StoreEntry
 from flintmq.lake.tables import schema_evolution
-from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.file_entry import data_file
+from flintmq.lake.tables.data_file import DataFile, data_file_of
 from flintmq.lake.tables.iceberg import entries
 from flintmq.lake.tables.iceberg import progress as iceberg_progress
 from flintmq.lake.tables.iceberg.catalogs import location_of
@@ -139,7 +138,7 @@ class IcebergTable:
         table = self._at(state)
         for entry in self._entries(table):
             spec = table.specs()[entry.spec_id]
-            yield data_file(
+            yield data_file_of(
                 self._path(entry.file_path),
                 size=entry.file_size_in_bytes,
                 rows=entry.record_count,

@@ -25,10 +25,9 @@ from flintmq.arrow.scan.segment_planner import Task
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.syncing.planner import range_of
-from flintmq.lake.syncing.row_decoder import Shaper, fitted
-from flintmq.lake.tables.data_file import DataFile, FileName
-from flintmq.lake.tables.file_names import PartitionValues, data_path, digest_of
-from flintmq.lake.tables.partitioning import split
+from flintmq.lake.syncing.row_decoder import RowDecoder, conformed
+from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path, digest_of
+from flintmq.lake.tables.partitioning import split_by_partition
 from flintmq.lake.tables.table import PartitionField, TableError
 
 ROW_GROUP_ROWS: Final = 1 << 20
@@ -40,7 +39,7 @@ _PARTITIONS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parquet:
+class ParquetSettings:
     """Settings of the writer."""
 
     compression: str = "zstd"
@@ -48,15 +47,15 @@ class Parquet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class FileLayout:
     """How files of one table are written. Can be pickled."""
 
     store: Store
     schema: pa.Schema
     partitioning: tuple[PartitionField, ...] = ()
-    parquet: Parquet = Parquet()
+    parquet: ParquetSettings = ParquetSettings()
 
-    def digest(self, *shape: object) -> str:
+    def digest(self, *decoding: object) -> str:
         parquet = [self.parquet.compression, self.parquet.level, ROW_GROUP_ROWS, ROW_GROUP_BYTES]
         fields = [[one.column, str(one.transform)] for one in self.partitioning]
         # With all metadata: field ids are part of a file.
@@ -64,44 +63,44 @@ class Layout:
             self.schema.to_string(show_schema_metadata=False, truncate_metadata=False),
             parquet,
             fields,
-            *shape,
+            *decoding,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceTarget:
+class RangeTarget:
     """What is to be done with the records of one topic. Can be pickled."""
 
     source: SourceOptions
-    shaper: Shaper
-    rows: Layout
+    row_decoder: RowDecoder
+    rows: FileLayout
     digest: str
-    poison: Layout | None
+    poison: FileLayout | None
     """None if records are taken as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenPiece:
+class WrittenRange:
     rows: tuple[DataFile, ...]
     poison: tuple[DataFile, ...] = ()
 
 
-def write_piece(task: Task, target: PieceTarget) -> WrittenPiece:
+def write_range(task: Task, target: RangeTarget) -> WrittenRange:
     piece = range_of(task)
     poisoned = _Poisoned(target.digest)
     rows = _Files(piece, target.rows, poisoned)
-    if target.shaper.is_raw and not target.rows.partitioning and (made := rows.made()) is not None:
+    if target.row_decoder.is_raw and not target.rows.partitioning and (made := rows.made()) is not None:
         # All of the piece is in one file, and an earlier attempt has made it.
-        return WrittenPiece((made,))
+        return WrittenRange((made,))
     poison = None if target.poison is None else _Files(piece, target.poison, poisoned)
     try:
-        for batch in read_task(task, target.shaper.columns, target.source):
-            shaped = target.shaper.shape(batch)
-            if shaped.poison is not None and poison is not None:
-                poisoned.add(shaped.poison)
-                poison.add(shaped.poison)
-            rows.add(shaped.rows)
-        return WrittenPiece(rows.finish(), () if poison is None else poison.finish())
+        for batch in read_task(task, target.row_decoder.columns, target.source):
+            decoded = target.row_decoder.decode(batch)
+            if decoded.poison is not None and poison is not None:
+                poisoned.add(decoded.poison)
+                poison.add(decoded.poison)
+            rows.add(decoded.rows)
+        return WrittenRange(rows.finish(), () if poison is None else poison.finish())
     finally:
         rows.close()
         if poison is not None:
@@ -132,7 +131,7 @@ class _Poisoned:
 class _Files:
     """The files of one piece in one table."""
 
-    def __init__(self, piece: OffsetRange, layout: Layout, poisoned: _Poisoned) -> None:
+    def __init__(self, piece: OffsetRange, layout: FileLayout, poisoned: _Poisoned) -> None:
         self._piece = piece
         self._layout = layout
         self._poisoned = poisoned
@@ -154,7 +153,9 @@ class _Files:
             return None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for values, rows in split(fitted(batch, self._layout.schema), self._layout.partitioning):
+        for values, rows in split_by_partition(
+            conformed(batch, self._layout.schema), self._layout.partitioning
+        ):
             if not rows.num_rows:
                 continue
             waiting = self._waiting.setdefault(values, _Waiting())
@@ -236,7 +237,7 @@ class _Waiting:
 class _File:
     """A Parquet file on its way."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: FileLayout) -> None:
         self.first_offset = -1
         self.last_offset = -1
         self._store = layout.store
@@ -276,7 +277,7 @@ class _File:
             ) from error
 
 
-def parquet_writer(sink: BinaryIO, layout: Layout, metadata: list[Any]) -> Any:
+def parquet_writer(sink: BinaryIO, layout: FileLayout, metadata: list[Any]) -> Any:
     """Dictionaries and statistics where they pay: not for the bytes of keys and values, which seldom repeat."""
     leaves = list(_leaves(layout.schema))
     telling = [path for path, kind in leaves if not _is_blob(kind)]

@@ -11,9 +11,9 @@ from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.options import TopicSelection as Chosen
 from flintmq.client.addresses import parse_addresses
 from flintmq.pipeline.dead_letters.publisher import DeadLetterPublisher
-from flintmq.pipeline.dead_letters.record_lookup import InTheirTopics
-from flintmq.pipeline.dead_letters.source import InDeadLetters, Wanted
-from flintmq.pipeline.dead_letters.staging import Dead
+from flintmq.pipeline.dead_letters.record_lookup import SourceTopicLookup
+from flintmq.pipeline.dead_letters.source import DeadLetterSelection, DeadLetterTopicLookup
+from flintmq.pipeline.dead_letters.staging import RejectedRecord
 from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import as_records, records_of
 from support.spark.spark_topics import Topics
@@ -27,7 +27,7 @@ def _publisher(broker: BrokerProcess, topics: Topics, topic: str, checkpoint: st
         pipeline=topic,
         checkpoint=checkpoint,
         run="",
-        originals=InTheirTopics(topics.client, options),
+        lookup=SourceTopicLookup(topics.client, options),
     )
 
 
@@ -37,7 +37,7 @@ def test_a_new_checkpoint_publishes_what_another_has_not(
     topics.create(topic)
     topics.create(f"{topic}.dead")
     topics.write(topic, as_records({"id": number} for number in range(10)))
-    last = [Dead(topic, 0, 9, "good", "amount >= 0")]
+    last = [RejectedRecord(topic, 0, 9, "good", "amount >= 0")]
     first = _publisher(broker, topics, topic, "one")
     assert first.publish(last) == 1
     # A batch that is run again, also by another process.
@@ -45,7 +45,7 @@ def test_a_new_checkpoint_publishes_what_another_has_not(
     assert _publisher(broker, topics, topic, "one").publish(last) == 0
 
     # Another checkpoint reads from the start, and judges by another condition.
-    more = [Dead(topic, 0, offset, "good", "amount >= 5") for offset in (0, 1, 2, 3, 4, 9)]
+    more = [RejectedRecord(topic, 0, offset, "good", "amount >= 5") for offset in (0, 1, 2, 3, 4, 9)]
     second = _publisher(broker, topics, topic, "two")
     assert second.publish(more) == 6
     assert second.publish(more) == 0
@@ -58,7 +58,7 @@ _TOLD = {"pipeline": "p", "topic": "t", "step": "s", "partition": "0", "offset":
 
 
 @pytest.mark.parametrize(
-    ("headers", "takes"),
+    ("headers", "admits"),
     [
         ({}, True),
         ({"checkpoint": "c"}, True),
@@ -78,14 +78,14 @@ _TOLD = {"pipeline": "p", "topic": "t", "step": "s", "partition": "0", "offset":
         ({"offset": "9" * 30}, False),
     ],
 )
-def test_a_sink_takes_the_letters_that_it_has_missed(headers: dict[str, str], takes: bool) -> None:
-    assert Wanted("p", ("t",), ("s",), "c", "q").takes({**_TOLD, **headers}) == takes
+def test_a_sink_takes_the_letters_that_it_has_missed(headers: dict[str, str], admits: bool) -> None:
+    assert DeadLetterSelection("p", ("t",), ("s",), "c", "q").admits({**_TOLD, **headers}) == admits
 
 
 def test_a_sink_that_was_never_replayed_takes_no_letter_of_a_replay() -> None:
-    wanted = Wanted("p", ("t",), ("s",), "c", None)
-    assert wanted.takes(_TOLD)
-    assert not wanted.takes({**_TOLD, "replays": "q"})
+    wanted = DeadLetterSelection("p", ("t",), ("s",), "c", None)
+    assert wanted.admits(_TOLD)
+    assert not wanted.admits({**_TOLD, "replays": "q"})
 
 
 def test_letters_are_found_among_records_that_are_none(
@@ -100,8 +100,8 @@ def test_letters_are_found_among_records_that_are_none(
     records = [(None, b"%d" % at, 0, _headers(one)) for at, one in enumerate(letters)]
     topics.write(topic, records)
     options = SourceOptions(tuple(parse_addresses(broker.address)), Chosen(), ())
-    finding = InDeadLetters(topics.client, options, topic, pipeline="p", checkpoint="c")
-    found = finding.find([Dead("t", 0, 7, "s", "why", queries=("q",))])
+    finding = DeadLetterTopicLookup(topics.client, options, topic, pipeline="p", checkpoint="c")
+    found = finding.find([RejectedRecord("t", 0, 7, "s", "why", queries=("q",))])
     assert [(one.value, one.offset, one.attempt) for one in found] == [(b"0", 0, 2)]
 
 

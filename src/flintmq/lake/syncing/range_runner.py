@@ -23,7 +23,7 @@ from flintmq.client.errors import ClientError
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.fan_out import FanOut, OnProgress, no_progress
 from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.piece_writer import PieceTarget, WrittenPiece, write_piece
+from flintmq.lake.syncing.range_writer import RangeTarget, WrittenRange, write_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,20 +32,20 @@ PASSING: Final = (StoreError, ClientError, RequestError, RegistryError)
 """Failures that a later sync may not meet."""
 
 
-class Stopped(FlintError):
+class SyncStopped(FlintError):
     """The sync was asked to stop; nothing under way was committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class PieceWork:
+class RangeWork:
     task: Task
     target: int
     """Index of its target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceResult:
-    written: WrittenPiece | None = None
+class RangeResult:
+    written: WrittenRange | None = None
     error: str = ""
     """What was wrong with the data; empty if nothing was."""
     may_pass: bool = False
@@ -56,11 +56,11 @@ class PieceResult:
     """Ids of schemas whose columns the table does not have."""
 
 
-class PieceRunner:
+class RangeRunner:
     def __init__(self, spark: SparkSession) -> None:
         self._fan_out = FanOut(spark, "flintmq lake sync")
 
-    def __enter__(self) -> PieceRunner:
+    def __enter__(self) -> RangeRunner:
         return self
 
     def __exit__(
@@ -70,31 +70,31 @@ class PieceRunner:
 
     def run(
         self,
-        work: Sequence[PieceWork],
-        targets: Sequence[PieceTarget],
+        work: Sequence[RangeWork],
+        targets: Sequence[RangeTarget],
         *,
         on_progress: OnProgress = no_progress,
         is_stopped: Callable[[], bool] = lambda: False,
-    ) -> list[PieceResult]:
+    ) -> list[RangeResult]:
         """Return one result for each piece, in the order of the work."""
 
         def check() -> None:
             if is_stopped():
-                raise Stopped(
+                raise SyncStopped(
                     "stopped while files were being written; the next sync takes those that are done"
                 )
 
         items = [(one.task, targets[one.target]) for one in work]
-        return self._fan_out.map(items, _run_piece, PieceResult, on_progress=on_progress, check=check)
+        return self._fan_out.map(items, _run_piece, RangeResult, on_progress=on_progress, check=check)
 
 
-def _run_piece(item: tuple[Task, PieceTarget]) -> PieceResult:
+def _run_piece(item: tuple[Task, RangeTarget]) -> RangeResult:
     """Write one piece, in a worker."""
     try:
-        return PieceResult(written=write_piece(*item))
+        return RangeResult(written=write_range(*item))
     except NewSchemas as error:
-        return PieceResult(error=str(error), new_schemas=tuple(sorted(error.ids)))
+        return RangeResult(error=str(error), new_schemas=tuple(sorted(error.ids)))
     except FlintError as error:
-        return PieceResult(
+        return RangeResult(
             error=str(error), may_pass=isinstance(error, PASSING), is_lost=isinstance(error, DataLoss)
         )
