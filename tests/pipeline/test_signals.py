@@ -19,17 +19,13 @@ from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import as_records, records_of
 from support.spark.spark_topics import Topics
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(450)
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 200.0
 _MARK = "FLINTMQ_TEST_RUN"
 
 
-def _wait(what: str, found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not found():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+_POLL_S = 0.2
 
 
 def _processes(mark: str) -> dict[int, str]:
@@ -97,18 +93,33 @@ class _Run:
         status = self.file.parent / ".flint" / "p" / "status.json"
         return str(json.loads(status.read_text())["state"]) if status.exists() else ""
 
+    @property
+    def output(self) -> str:
+        return self.told.read_text()
+
+    def wait_for(self, what: str, found: Callable[[], object]) -> None:
+        """Wait while the run goes on; what it has said so far explains why something does not come."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not found():
+            assert self.process.poll() is None, f"ended without {what}\n{self.output}"
+            assert time.monotonic() < deadline, f"no {what}, state {self.state!r}\n{self.output}"
+            time.sleep(_POLL_S)
+
     def signal_all(self, number: int) -> None:
         """As a terminal does it: the whole group."""
         os.killpg(self.process.pid, number)
 
     def ended(self) -> int:
         code = self.process.wait(_PATIENCE_S)
-        told = self.told.read_text()
+        told = self.output
         assert "Traceback" not in told, told
         assert "Exception" not in told, told
         assert not self.has_java, told
         # Workers notice that their Java is gone in a moment.
-        _wait(f"the end of all processes\n{told}", lambda: not _processes(self.mark))
+        deadline = time.monotonic() + _PATIENCE_S
+        while _processes(self.mark):
+            assert time.monotonic() < deadline, f"processes are left\n{told}"
+            time.sleep(_POLL_S)
         return code
 
 
@@ -125,10 +136,11 @@ def run(tmp_path: Path, broker: BrokerProcess, topics: Topics, topic: str) -> _R
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_signal_while_spark_starts_leaves_no_java_behind(run: _Run, number: int, times: int) -> None:
     with run.started():
-        _wait("Java", lambda: run.has_java)
-        for _ in range(times):
+        run.wait_for("Java", lambda: run.has_java)
+        run.signal_all(number)
+        if times == 2:
+            run.wait_for("that it is stopping", lambda: "a second signal ends it at once" in run.output)
             run.signal_all(number)
-            time.sleep(0.3)
         code = run.ended()
     assert code == (0 if times == 1 else 1 if number == signal.SIGINT else 128 + number)
 
@@ -137,7 +149,7 @@ def test_a_signal_for_all_processes_stops_a_run_in_order(
     run: _Run, broker: BrokerProcess, topic: str
 ) -> None:
     with run.started():
-        _wait("rows", lambda: run.process.poll() is not None or records_of(broker.address, f"{topic}.out"))
+        run.wait_for("rows", lambda: records_of(broker.address, f"{topic}.out"))
         run.signal_all(signal.SIGTERM)
         assert run.ended() == 0
     assert run.state == "stopped"
@@ -148,7 +160,7 @@ def test_java_that_is_ended_by_somebody_else_is_no_traceback(
     run: _Run, broker: BrokerProcess, topic: str, is_asked: bool
 ) -> None:
     with run.started():
-        _wait("rows", lambda: run.process.poll() is not None or records_of(broker.address, f"{topic}.out"))
+        run.wait_for("rows", lambda: records_of(broker.address, f"{topic}.out"))
         java = next(pid for pid, name in _processes(run.mark).items() if name == "java")
         if is_asked:
             run.signal_all(signal.SIGTERM)
@@ -158,4 +170,4 @@ def test_java_that_is_ended_by_somebody_else_is_no_traceback(
         assert (code, run.state) == (0, "stopped")
     else:
         assert (code, run.state) == (1, "failed")
-        assert "Spark's Java process has ended" in run.told.read_text()
+        assert "Spark's Java process has ended" in run.output

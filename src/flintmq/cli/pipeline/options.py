@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # A task whose worker dies is tried again, which Spark does on one machine only if it is told to.
 _MASTER = "local[*,4]"
+_STANDARD_ERROR = 2
 
 
 def bootstrap_override(command: F) -> F:
@@ -102,6 +104,8 @@ def session_to_stop(pipeline: Pipeline, master: str | None) -> Iterator[tuple[Sp
             # By an exception, so that Java is ended on the way.
             end_now(number)
         stop.set()
+        # Past sys.stderr, whose buffer the interrupted code may be writing to.
+        os.write(_STANDARD_ERROR, f"{pipeline.name}: stopping; a second signal ends it at once\n".encode())
 
     with SignalHandler(handle) as signals, own_java():
         spark = open_session(pipeline, master)
