@@ -12,6 +12,7 @@ from flintmq.lake.clean import OrphanReason, clean
 from flintmq.lake.compact.compact import commit_merges, compact
 from flintmq.lake.compact.merge import MergeTask, merge_files
 from flintmq.lake.compact.planning import PlannedMerge, plan_merges
+from flintmq.lake.limits import TableLimits
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
@@ -106,11 +107,8 @@ def test_replaced_files_stay_for_those_who_read_older_versions(spark: SparkSessi
     assert place.rows().num_rows == 50
 
 
-def test_a_sync_of_many_commits_does_not_keep_all_snapshots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("flintmq.lake.tables.iceberg.table.SNAPSHOTS_KEPT", 5)
-    place = Place(tmp_path, Format.ICEBERG)
+def test_a_sync_of_many_commits_does_not_keep_all_snapshots(tmp_path: Path) -> None:
+    place = Place(tmp_path, Format.ICEBERG, limits=TableLimits(snapshots_kept=5))
     place.fill([1] * 20)
     snapshots = place.catalog.load_table(("flintmq", TOPIC)).snapshots()
     assert 5 <= len(snapshots) <= 6

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.client.admin.groups import committed_offsets
+from flintmq.lake.limits import SyncLimits
 from flintmq.lake.syncing.planner import SyncError, SyncGap
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
@@ -172,15 +173,12 @@ def test_a_partition_emptied_by_retention_is_no_reason_to_stop(
     assert lake.sync(topic).rows == 3
 
 
-def test_a_commit_takes_so_many_pieces_and_the_next_the_rest(
-    lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("flintmq.lake.syncing.planner.RANGES_MAX", 3)
+def test_a_commit_takes_so_many_ranges_and_the_next_the_rest(lake: Lake, topics: Topics, topic: str) -> None:
     topics.create(topic, partitions=2, configs={"segment.bytes": "1000"})
     for first in range(0, 200, 20):
         topics.write(topic, numbered(first, 20))
     topics.write(topic, numbered(0, 20), partition=1)
-    outcome = lake.sync(topic, piece_bytes=1000)
+    outcome = lake.sync(topic, piece_bytes=1000, limits=SyncLimits(ranges_max=3))
     assert [commit.files for commit in outcome.commits] == [3, 3]
     assert [row["offset"] for row in lake.rows(topic) if row["partition"] == 0] == list(range(200))
     assert len(lake.rows(topic)) == 220

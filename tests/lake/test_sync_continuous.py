@@ -19,8 +19,11 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import fastavro
 
 from flintmq.arrow.formats.schema_registry import RegistryError
+from flintmq.cli.common.progress import Progress
 from flintmq.cli.main import main
+from flintmq.lake.audit.audit import audit
 from flintmq.lake.syncing.metrics import TableCommit
+from flintmq.lake.syncing.options import make_options
 from flintmq.lake.syncing.planner import SyncGap
 from flintmq.lake.syncing.range_runner import RangeRunner
 from flintmq.metrics.exposition import parse
@@ -105,9 +108,8 @@ ORIGIN = ("partition", "offset", "timestamp", "key")
 
 
 def test_a_registry_that_is_away_is_no_reason_to_quarantine(
-    lake: Lake, topics: Topics, topic: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, topics: Topics, topic: str, registry: Registry
 ) -> None:
-    monkeypatch.setattr("flintmq.arrow.formats.schema_registry._FIRST_PAUSE_S", 0.001)
     topics.create(topic)
     registry.add(f"{topic}-value", 1, json.dumps(schema()))
     topics.write(topic, [framed(1, schema(), {"id": 1})])
@@ -166,10 +168,9 @@ def test_retention_that_passes_the_workers_is_an_error_otherwise(overtaken: Lake
 
 @pytest.fixture
 def slow(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A topic of many pieces, and a bar that is shown at once."""
+    """A topic of many ranges, and a bar that is shown at once."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("flintmq.cli.common.progress.QUIET_S", 0.0)
-    monkeypatch.setattr("flintmq.lake.audit.planning.SECTION_BYTES", 1)
     topics.create(topic, configs={"segment.bytes": "300"})
     for number in range(PIECES):
         topics.write(topic, numbered(number * 10, 10))
@@ -179,18 +180,22 @@ def slow(topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_terminal_shows_how_far_a_sync_and_an_audit_are(
     spark: SparkSession, broker: BrokerProcess, slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = [slow, "--to", str(tmp_path / "lake"), "-b", broker.address]
-    for arguments, doing, said in (
-        (["sync", *place, "--file-size", "300B"], "writing", f"{10 * PIECES} rows in {PIECES} files"),
-        (["audit", *place], "comparing", f"{10 * PIECES} rows compared, in {PIECES} files"),
-    ):
-        with Terminal() as terminal, terminal.as_stderr():
-            main(["lake", *arguments], standalone_mode=False)
-        assert doing in terminal.text
-        assert f"of {PIECES} pieces" in terminal.text
-        # The bar is gone at the end: the cursor goes up and the line is cleared.
-        assert terminal.text.rstrip("\r\n").endswith("\x1b[2K")
-        assert said in capsys.readouterr().out
+    options: dict[str, Any] = {"to": str(tmp_path / "lake"), "bootstrap_servers": broker.address}
+    arguments = ["sync", slow, "--to", options["to"], "-b", broker.address, "--file-size", "300B"]
+    with Terminal() as terminal, terminal.as_stderr():
+        main(["lake", *arguments], standalone_mode=False)
+    _check_bar(terminal, "writing")
+    assert f"{10 * PIECES} rows in {PIECES} files" in capsys.readouterr().out
+    with Terminal() as terminal, terminal.as_stderr(), Progress("comparing") as progress:
+        audit(spark, make_options([slow], **options), on_progress=progress.tell_pieces, section_bytes=1)
+    _check_bar(terminal, "comparing")
+
+
+def _check_bar(terminal: Terminal, doing: str) -> None:
+    assert doing in terminal.text
+    assert f"of {PIECES} pieces" in terminal.text
+    # The bar is gone at the end: the cursor goes up and the line is cleared.
+    assert terminal.text.rstrip("\r\n").endswith("\x1b[2K")
 
 
 # ---- a process that follows

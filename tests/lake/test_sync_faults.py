@@ -28,6 +28,7 @@ from flintmq.arrow.formats.decoder import DecodedValues, RowError
 from flintmq.arrow.scan.options import parse
 from flintmq.arrow.scan.task_reader import read_task
 from flintmq.arrow.value_decoding import ValueDecoder
+from flintmq.lake.limits import SyncLimits
 from flintmq.lake.store.store import StoreError, open_store
 from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.planner import SyncPlan, SyncPlanner, SyncRequest, range_of
@@ -207,9 +208,12 @@ def test_attempts_that_cut_a_partition_differently_do_not_mix(
     ]
     start = topics.write(name, records)
     task = range_of(task)._replace(start=start, end=start + 60)
-    target = replace(target, rows=replace(target.rows, partitioning=parse_partitioning(["timestamp:day"])))
-    monkeypatch.setattr("flintmq.lake.syncing.range_writer._OPEN_MAX", 1)
-    monkeypatch.setattr("flintmq.lake.syncing.range_writer.ROW_GROUP_BYTES", 500)
+    rows = replace(
+        target.rows,
+        partitioning=parse_partitioning(["timestamp:day"]),
+        parquet=ParquetSettings(row_group_bytes=500),
+    )
+    target = replace(target, rows=rows, open_files_max=1)
 
     def offsets(step: int) -> list[int]:
         """What an attempt gives that reads so many rows at a time."""
@@ -377,7 +381,6 @@ def test_following_takes_what_comes_and_outlives_failures(
 ) -> None:
     topics.create(topic)
     topics.write(topic, numbered(0, 10))
-    monkeypatch.setattr("flintmq.lake.syncing.sync._FAILURE_PAUSE_S", 0.01)
     run, fails = Sync.run, [True]
 
     def sometimes(self: Sync) -> Any:
@@ -396,7 +399,7 @@ def test_following_takes_what_comes_and_outlives_failures(
         else:
             sync.stop()
 
-    with lake.open(topic, on_commit=heard) as sync:
+    with lake.open(topic, on_commit=heard, limits=SyncLimits(failure_pause_s=0.01)) as sync:
         sync.follow(interval_s=0.05)
     assert rows == [10, 5]
     assert len(lake.rows(topic)) == 15

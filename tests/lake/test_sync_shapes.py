@@ -15,7 +15,9 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 import fastavro
 
 from flintmq.errors import ConfigurationError
+from flintmq.lake.limits import SyncLimits
 from flintmq.lake.syncing.range_runner import RangeRunner
+from flintmq.lake.syncing.sync import SyncUnavailable
 from flintmq.lake.tables.table import Conflict, TableChange, TableError
 from support.broker.broker_process import BrokerProcess
 from support.lake.lake_tables import FORMATS, Lake, topic_rows
@@ -321,7 +323,6 @@ def test_a_table_that_always_changes_is_given_up(
 
     topics.create(topic)
     topics.write(topic, json_records(0, 10))
-    monkeypatch.setattr("flintmq.lake.syncing.sync._REPLANS_MAX", 2)
     monkeypatch.setattr("flintmq.lake.syncing.synced_table.PreparedTable.commit", always)
-    with pytest.raises(Exception, match="2 times in a row"):
-        lake.sync(topic)
+    with pytest.raises(SyncUnavailable, match="2 times in a row"):
+        lake.sync(topic, limits=SyncLimits(replans_max=2))

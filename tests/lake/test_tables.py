@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.data_file import DataFile
@@ -34,8 +35,10 @@ class Lake:
     def __init__(self, root: str, format: Format, settings: dict[str, str], catalog: str | None) -> None:
         self.root, self.format, self.settings, self.catalog = root, format, settings, catalog
 
-    def open(self, name: str = TOPIC) -> Table:
-        return open_table(self.root, name, self.format, settings=self.settings, catalog=self.catalog)
+    def open(self, name: str = TOPIC, limits: TableLimits = TABLE_LIMITS) -> Table:
+        return open_table(
+            self.root, name, self.format, settings=self.settings, catalog=self.catalog, limits=limits
+        )
 
     def store(self, table: Table) -> Store:
         return open_store(table.location, self.settings)
@@ -48,7 +51,6 @@ class Lake:
         return read_rows(table, self.format, self.store(table), catalog)
 
 
-_MODULES = {Format.PARQUET: "plain", Format.DELTA: "delta"}
 """Of formats that have checkpoints."""
 
 LOCAL = [pytest.param((format, "local"), id=f"{format}-local") for format in Format]
@@ -302,11 +304,13 @@ def test_a_partitioned_table_keeps_the_values(
 
 
 @pytest.mark.parametrize(
-    "lake", [(format, place) for format in _MODULES for place in ("local", "s3")], ids="-".join, indirect=True
+    "lake",
+    [(format, place) for format in (Format.PARQUET, Format.DELTA) for place in ("local", "s3")],
+    ids="-".join,
+    indirect=True,
 )
-def test_many_commits_are_read_from_a_checkpoint(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"flintmq.lake.{_MODULES[lake.format]}.CHECKPOINT_COMMITS", 4)
-    table = lake.open()
+def test_many_commits_are_read_from_a_checkpoint(lake: Lake) -> None:
+    table = lake.open(limits=TableLimits(checkpoint_commits=4))
     state = table.create(SCHEMA)
     for start in range(0, 60, 10):
         added = file_of(lake, table, state, start, start + 10)

@@ -128,20 +128,19 @@ def test_rows_are_those_of_the_wire(direct: Direct, filled: str, fetches: Fetche
     ids=["tasks", "records", "offsets"],
 )
 def test_a_range_may_begin_and_end_anywhere_in_a_file(
-    direct: Direct, filled: str, fetches: Fetches, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    direct: Direct, filled: str, fetches: Fetches, options: dict[str, Any]
 ) -> None:
     given: dict[str, Any] = {
         name: {filled: value} if isinstance(value, dict) else value for name, value in options.items()
     }
     expected = direct.rows(filled, segments="never", **given)
     fetches.ranges.clear()
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 500)
-    assert direct.rows(filled, **given) == expected
+    assert direct.limited(chunk_bytes=500).rows(filled, **given) == expected
     assert fetches.count < 60
 
 
 def test_committed_reads_leave_out_what_was_aborted(
-    direct: Direct, topics: Topics, topic: str, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+    direct: Direct, topics: Topics, topic: str, fetches: Fetches
 ) -> None:
     topics.create(topic, configs={"segment.bytes": "700"})
     first, second = (topics.transaction(f"{topic}-{name}") for name in "ab")
@@ -156,13 +155,12 @@ def test_committed_reads_leave_out_what_was_aborted(
     first.end(committed=True)
     second.end(committed=False)
     topics.write(topic, numbered(200, 20))
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     for level in ("read_committed", "read_uncommitted"):
         for options in ({}, {"maxRecordsPerPartition": 5}, {"startingOffsets": {topic: {"0": 41}}}):
             given: dict[str, Any] = {"kafka.isolation.level": level, "columns": "offset,value", **options}
             expected = direct.rows(topic, segments="never", **given)
             fetches.ranges.clear()
-            assert direct.rows(topic, **given) == expected
+            assert direct.limited(chunk_bytes=300).rows(topic, **given) == expected
             assert fetches.count < 50
     assert len(direct.rows(topic, kafka__isolation__level="read_committed")) < 140
     assert len(direct.rows(topic)) == 140
@@ -226,10 +224,9 @@ def test_segments_deleted_between_plan_and_read(
 
 
 def test_a_segment_deleted_while_it_is_read(
-    direct: Direct, topics: Topics, filled: str, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+    direct: Direct, topics: Topics, filled: str, fetches: Fetches
 ) -> None:
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 200)
-    planned = Read(direct, filled, maxRecordsPerPartition=20)
+    planned = Read(direct.limited(chunk_bytes=200), filled, maxRecordsPerPartition=20)
     batches = planned.reader.read(planned.partitions[0])
     found = next(batches)["offset"].to_pylist()
     topics.delete_before(filled, 290)

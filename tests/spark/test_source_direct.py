@@ -13,7 +13,6 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
-from flintmq.arrow.scan import planner, range_reader
 from flintmq.arrow.scan.data_loss import DataLoss
 from flintmq.client.errors import ClientError
 from flintmq.errors import ConfigurationError, RequestError
@@ -163,10 +162,8 @@ def test_gaps_of_markers_and_deleted_records_cost_nothing(direct: Direct, topics
 # ---- tasks
 
 
-def test_tasks_are_split_by_number_by_records_and_by_bytes(
-    direct: Direct, two: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def shape(**options: Any) -> list[tuple[int, int]]:
+def test_tasks_are_split_by_number_by_records_and_by_bytes(direct: Direct, two: str) -> None:
+    def shape(direct: Direct = direct, **options: Any) -> list[tuple[int, int]]:
         plan, _ = direct.plan(two, **options)
         return [(one.partition, one.size) for one in plan]
 
@@ -175,16 +172,15 @@ def test_tasks_are_split_by_number_by_records_and_by_bytes(
     assert shape(minPartitions=6) == [(0, 20)] * 5 + [(1, 10)]
     assert shape(maxRecordsPerPartition=50) == [(0, 50), (0, 50), (1, 10)]
     assert sorted(set(direct.offsets(two, minPartitions=40))) == list(range(100))
-    monkeypatch.setattr(planner, "TASK_BYTES", 1000)
-    by_bytes = shape()
+    small = direct.limited(task_bytes=1000)
+    by_bytes = shape(small)
     assert len(by_bytes) > 3
     assert sum(size for _, size in by_bytes) == 110
-    assert len(direct.rows(two)) == 110
+    assert len(small.rows(two)) == 110
 
 
-def test_record_batches_have_bounds(direct: Direct, two: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_reader, "ROWS_MAX", 7)
-    source = direct.source(two, {})
+def test_record_batches_have_bounds(direct: Direct, two: str) -> None:
+    source = direct.limited(batch_rows_max=7).source(two, {})
     reader: Any = source.reader(source.schema())
     sizes = [batch.num_rows for one in reader.partitions() for batch in reader.read(one)]
     assert sum(sizes) == 110

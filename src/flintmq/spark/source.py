@@ -7,6 +7,7 @@ connection. The half that writes is imported only when something is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, NoReturn
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.narrowing import EVERYTHING
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions, parse
@@ -38,6 +40,8 @@ NAME_OF_SEGMENTS: Final = "flintmq_segments"
 
 
 class FlintMQ(DataSource):
+    limits = ScanLimits()
+
     @classmethod
     def name(cls) -> str:
         return NAME
@@ -64,7 +68,7 @@ class FlintMQ(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
     def _parsed(self) -> SourceOptions:
-        return parse(self.options)
+        return replace(parse(self.options), limits=self.limits)
 
 
 class FlintMQSegments(FlintMQ):

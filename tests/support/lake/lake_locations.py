@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.factory import open_table
@@ -26,10 +27,11 @@ class Place:
         *,
         settings: Mapping[str, str] | None = None,
         catalog: str | None = None,
+        limits: TableLimits = TABLE_LIMITS,
     ) -> None:
         self.root, self.format = str(root), format
         self.settings, self.catalog_name = settings, catalog
-        self.table = open_table(self.root, name, format, settings=settings, catalog=catalog)
+        self.table = open_table(self.root, name, format, settings=settings, catalog=catalog, limits=limits)
         self.store: Store = open_store(self.table.location, settings)
 
     @cached_property

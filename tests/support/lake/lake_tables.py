@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 
+from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import make_options
@@ -50,7 +51,11 @@ class Lake:
         self.catalog = catalog
 
     def open(
-        self, *topics: str, on_commit: Callable[[TableCommit], None] = lambda commit: None, **options: Any
+        self,
+        *topics: str,
+        on_commit: Callable[[TableCommit], None] = lambda commit: None,
+        limits: SyncLimits = SYNC_LIMITS,
+        **options: Any,
     ) -> Sync:
         made = make_options(
             topics,
@@ -60,7 +65,7 @@ class Lake:
             catalog=self.catalog,
             **options,
         )
-        return Sync(self.spark, made, on_commit=on_commit)
+        return Sync(self.spark, made, on_commit=on_commit, limits=limits)
 
     def sync(self, *topics: str, **options: Any) -> SyncOutcome:
         with self.open(*topics, **options) as sync:

@@ -1,6 +1,6 @@
 """A partition of a replay in a process of its own, which kills itself at a step if it is told to.
 
-python lake_replay_program.py STEP COUNT < task > result        STEP is a name in STEPS, or `none`
+python replay_program.py STEP COUNT < task > result        STEP is a name in STEPS, or `none`
 
 """
 
@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flintmq.lake.replay import task
@@ -41,12 +42,11 @@ def dying(original: Callable[..., Any], when: str, count: int) -> Callable[..., 
 
 def main() -> None:
     step, count = sys.argv[1], int(sys.argv[2])
-    # Every file's rows are a transaction.
-    task.TRANSACTION_BYTES = 1  # type: ignore[misc]
     if step in STEPS:
         owner, name, when = STEPS[step]
         setattr(owner, name, dying(getattr(owner, name), when, count))
-    result = replay_partition(pickle.load(sys.stdin.buffer))
+    # Every file's rows are a transaction.
+    result = replay_partition(replace(pickle.load(sys.stdin.buffer), transaction_bytes=1))
     sys.stdout.buffer.write(pickle.dumps(result))
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.spark.source import FlintMQ
 from flintmq.spark.stream import StreamReader
@@ -23,8 +25,12 @@ Rows = list[dict[str, Any]]
 
 
 class Direct:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, limits: ScanLimits | None = None) -> None:
         self._address = address
+        self._limits = limits or ScanLimits()
+
+    def limited(self, **limits: int) -> Direct:
+        return Direct(self._address, replace(self._limits, **limits))
 
     def options(self, topic: str | None, options: dict[str, Any]) -> dict[str, str]:
         """`kafka__x` stands for `kafka.x`; what is not a text is JSON."""
@@ -37,6 +43,7 @@ class Direct:
 
     def source(self, topic: str | None, options: dict[str, Any]) -> FlintMQ:
         made = FlintMQ(CaseInsensitiveDict(self.options(topic, options)))
+        made.limits = self._limits
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]
 
     def plan(

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flintmq.arrow.codec.limits import DecodeLimits
 from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Positions, VarintPayload
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import (
@@ -27,14 +28,10 @@ from flintmq.records.batch import (
     RECORD_SIZE_MIN,
 )
 from flintmq.records.checksum import crc32c
-from flintmq.records.limits import FETCHED_BYTES_MAX
 from flintmq.records.record import MAGIC, payload_of
 
 Numbers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]
-
-ROWS_MAX: Final = 1 << 22
-"""Records that one batch may hold; more is taken for an attack."""
 
 _OFFSET_MAX: Final = (1 << 63) - (1 << 32)  # a delta may still be added in 64 bits
 _LENGTH_TO_MAGIC: Final = struct.Struct(">iib")
@@ -159,10 +156,11 @@ class BatchPart(NamedTuple):
 
 
 def parts_of(
-    batches: ScannedBatches, chosen: Positions, *, bytes_max: int, rows_max: int
+    batches: ScannedBatches, chosen: Positions, *, bytes_max: int, rows_max: int, limits: DecodeLimits
 ) -> Iterator[BatchPart]:
     """The chosen batches, unpacked, in parts that end with the batch that fills them."""
     first = 0
+    batch_rows_max = limits.batch_rows_max
     unpacked: dict[int, bytes | memoryview] = {}
     bytes_left, rows_left = bytes_max, rows_max
     sizes = (batches.ends - batches.positions)[chosen] - HEADER_SIZE
@@ -172,9 +170,9 @@ def parts_of(
     )
     for row, (batch, size, codec, count) in enumerate(columns):
         if codec:
-            unpacked[batch] = _unpacked(batches, batch)
+            unpacked[batch] = _unpacked(batches, batch, limits.unpacked_bytes_max)
             size = len(unpacked[batch])
-        if count > ROWS_MAX or count * RECORD_SIZE_MIN > size:
+        if count > batch_rows_max or count * RECORD_SIZE_MIN > size:
             raise batches.damage(batch, f"claims {count} records in {size} bytes")
         bytes_left -= size
         rows_left -= count
@@ -204,9 +202,9 @@ def _positions(data: memoryview) -> tuple[Positions, bool]:
     return np.array(positions, np.int64), has_garbage
 
 
-def _unpacked(batches: ScannedBatches, batch: int) -> bytes | memoryview:
+def _unpacked(batches: ScannedBatches, batch: int, bytes_max: int) -> bytes | memoryview:
     try:
-        return payload_of(batches.whole(batch), limit=FETCHED_BYTES_MAX)
+        return payload_of(batches.whole(batch), limit=bytes_max)
     except RequestError as error:
         raise batches.damage(batch, f"cannot be unpacked: {error}") from error
 

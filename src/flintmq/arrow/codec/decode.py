@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from flintmq.arrow.codec.batches import ROWS_MAX, BatchSource, ScannedBatches, parts_of, scan
+from flintmq.arrow.codec.batches import BatchSource, ScannedBatches, parts_of, scan
+from flintmq.arrow.codec.limits import DEFAULT_LIMITS, DecodeLimits
 from flintmq.arrow.codec.table import COLUMNS, RecordTable, schema_of
 from flintmq.arrow.codec.varints import Flags
 from flintmq.errors import CorruptionError, RequestError
@@ -27,8 +28,6 @@ from flintmq.records.read_committed import ReadCommittedFilter
 
 __all__ = ["COLUMNS", "DecodedRecords", "ReadCommittedFilter", "decode", "decode_in_parts", "schema_of"]
 
-DATA_BYTES_MAX: Final = 1 << 30
-"""What is decoded at once, unpacked: with one batch more, Arrow's offsets of 32 bits still reach it."""
 PART_BYTES: Final = 64 * 1024 * 1024
 PART_ROWS: Final = 1 << 20
 """A part's usual bounds: more is for the JVM or for memory to suffer from."""
@@ -50,6 +49,7 @@ def decode(
     end_offset: int | None = None,
     committed: ReadCommittedFilter | None = None,
     check_crc: bool = True,
+    limits: DecodeLimits = DEFAULT_LIMITS,
 ) -> DecodedRecords:
     """All of `data` at once: ValueError if that unpacks to too much for one Arrow batch.
 
@@ -64,14 +64,15 @@ def decode(
         end_offset=end_offset,
         committed=committed,
         check_crc=check_crc,
-        part_bytes=DATA_BYTES_MAX,
-        part_rows=ROWS_MAX,
+        part_bytes=limits.data_bytes_max,
+        part_rows=limits.batch_rows_max,
+        limits=limits,
     )
     decoded = next(parts)
     if next(parts, None) is not None:
         raise ValueError(
-            f"{topic}-{partition}: {len(data)} bytes unpack to more than {DATA_BYTES_MAX} bytes or {ROWS_MAX} "
-            "records; decode less at a time, or in parts."
+            f"{topic}-{partition}: {len(data)} bytes unpack to more than {limits.data_bytes_max} bytes or "
+            f"{limits.batch_rows_max} records; decode less at a time, or in parts."
         )
     return decoded
 
@@ -88,19 +89,26 @@ def decode_in_parts(
     check_crc: bool = True,
     part_bytes: int = PART_BYTES,
     part_rows: int = PART_ROWS,
+    limits: DecodeLimits = DEFAULT_LIMITS,
 ) -> Iterator[DecodedRecords]:
     """As `decode`, in Arrow batches of bounded size, at least one: well compressed data may unpack to anything.
 
     A part ends after the batch that fills it. The last one's `next_offset` is that of the whole.
     """
     view = memoryview(data)
-    if len(view) > DATA_BYTES_MAX:
+    if len(view) > limits.data_bytes_max:
         raise ValueError(
             f"{topic}-{partition}: {len(view)} bytes are too many to decode at once; "
-            f"give up to {DATA_BYTES_MAX} at a time."
+            f"give up to {limits.data_bytes_max} at a time."
         )
     source = BatchSource(topic, partition)
-    table = RecordTable(source, columns, start_offset=start_offset, end_offset=end_offset)
+    table = RecordTable(
+        source,
+        columns,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        headers_max=limits.batch_headers_max,
+    )
     batches, others_follow = scan(view, source, end_offset=end_offset, check_crc=check_crc)
     next_offset = max(start_offset, int(batches.last_offsets[-1]) + 1 if len(batches) else 0)
     if end_offset is not None and (others_follow or next_offset > end_offset):
@@ -108,7 +116,7 @@ def decode_in_parts(
     chosen = np.flatnonzero(_shown(batches, committed) & (batches.last_offsets >= start_offset))
     if not len(chosen):
         yield DecodedRecords(table.no_rows(), next_offset)
-    for part in parts_of(batches, chosen, bytes_max=part_bytes, rows_max=part_rows):
+    for part in parts_of(batches, chosen, bytes_max=part_bytes, rows_max=part_rows, limits=limits):
         yield DecodedRecords(table.rows_of(part), next_offset if part.is_last else part.next_offset)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from flintmq.arrow.codec import arrays
-from flintmq.arrow.codec.batches import ROWS_MAX, BatchPart, BatchSource
+from flintmq.arrow.codec.batches import BatchPart, BatchSource
 from flintmq.arrow.codec.fields import Fields
 from flintmq.arrow.codec.headers import Headers
 from flintmq.arrow.codec.record_spans import walk
@@ -49,12 +49,19 @@ class RecordTable:
     """The columns and the range that are wanted of a partition."""
 
     def __init__(
-        self, source: BatchSource, columns: Sequence[str], *, start_offset: int, end_offset: int | None
+        self,
+        source: BatchSource,
+        columns: Sequence[str],
+        *,
+        start_offset: int,
+        end_offset: int | None,
+        headers_max: int,
     ) -> None:
         self.source = source
         self.schema = schema_of(columns)
         self._start_offset = start_offset
         self._end_offset = end_offset
+        self._headers_max = headers_max
         self._with_contents = not _CONTENTS.isdisjoint(columns)
 
     def no_rows(self) -> pa.RecordBatch:
@@ -85,16 +92,17 @@ class RecordTable:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _check_headers(self, part: BatchPart, fields: Fields) -> None:
-        """Tiny headers take far more memory as columns than as bytes: no batch may have very many."""
+        """Raise CorruptionError if a batch has too many headers."""
         if "headers" not in self.schema.names or not fields.header_counts.any():
             return
         before = np.concatenate(([0], np.cumsum(fields.header_counts)))
         firsts = np.concatenate(([0], np.cumsum(part.counts)))
         in_batches = np.diff(before[firsts])
-        if in_batches.max() > ROWS_MAX:
+        if in_batches.max() > self._headers_max:
             batch = int(in_batches.argmax())
             raise self.source.damage(
-                int(part.base_offsets[batch]), f"has {in_batches[batch]} headers; up to {ROWS_MAX} are read"
+                int(part.base_offsets[batch]),
+                f"has {in_batches[batch]} headers; up to {self._headers_max} are read",
             )
 
     def _inside(self, offsets: Numbers) -> Flags:

@@ -62,6 +62,9 @@ class HttpSchemaRegistry:
     url: str
     """May begin with a name and a password, as in `http://name:password@host:8081`."""
     timeout_s: float = _TIMEOUT_S
+    unknown_max: int = _UNKNOWN_MAX
+    """Different ids that the registry may not know; more are those of values without frames."""
+    first_pause_s: float = _FIRST_PAUSE_S
     _known: dict[int, RegisteredSchema | None] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +73,7 @@ class HttpSchemaRegistry:
             raise ConfigurationError("The address of a schema registry is like http://localhost:8081")
 
     def __repr__(self) -> str:
-        return f"HttpSchemas({self._shown!r})"
+        return f"HttpSchemaRegistry({self._shown!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the ids that were not there: elsewhere and later they may be."""
@@ -79,9 +82,9 @@ class HttpSchemaRegistry:
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
         if schema_id not in self._known:
-            if sum(one is None for one in self._known.values()) >= _UNKNOWN_MAX:
+            if sum(one is None for one in self._known.values()) >= self.unknown_max:
                 raise RegistryError(
-                    f"More than {_UNKNOWN_MAX} different schema ids are not known to {self._shown}: "
+                    f"More than {self.unknown_max} different schema ids are not known to {self._shown}: "
                     "these records do not seem to be framed, or belong to another registry. Decode them otherwise"
                 )
             answer = self._get(f"/schemas/ids/{schema_id}")
@@ -141,7 +144,7 @@ class HttpSchemaRegistry:
         failure: Exception | None = None
         for attempt in range(_ATTEMPTS):
             if attempt:
-                time.sleep(_FIRST_PAUSE_S * 4 ** (attempt - 1))
+                time.sleep(self.first_pause_s * 4 ** (attempt - 1))
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
                     return self._parsed(answer.read(_ANSWER_BYTES_MAX + 1))

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
@@ -79,6 +80,7 @@ class SourceOptions:
     patience_ms: int = 120_000
     fetch_bytes: int = FETCH_BYTES
     check_crc: bool = True
+    limits: ScanLimits = field(default_factory=ScanLimits)
     given: tuple[str, ...] = field(default=(), repr=False)
     """The names of the options that were given."""
 

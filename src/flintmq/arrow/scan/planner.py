@@ -35,9 +35,6 @@ from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.records.topic_partition import TopicPartition
 
-TASK_BYTES: Final = 128 * 1024 * 1024
-"""A batch read that says nothing of tasks gets one for about so much of a partition, as Spark does with files."""
-
 Known = Mapping[int, Mapping[TopicPartition, int]]
 """Offsets that were asked for already: by EARLIEST, by LATEST."""
 NOTHING_KNOWN: Final[Known] = {}
@@ -232,18 +229,19 @@ class Planner:
 
         Segments whose records are all before `since_ms` are left out.
         """
+        task_bytes = self._options.limits.task_bytes
         found = self._segments.find(ranges)
         pieces: list[OffsetRange] = []
         for one in ranges:
             partition = (one.topic, one.partition)
             expected = (bytes_per_offset or {}).get(partition)
             if partition not in found:
-                pieces += one.cut(ceil(one.size * (expected or 0.0) / TASK_BYTES))
+                pieces += one.cut(ceil(one.size * (expected or 0.0) / task_bytes))
                 continue
             files = found[partition].files
             for left in recent(one, files, since_ms):
                 if self._is_split_by_bytes:
-                    pieces += cut_by_bytes(left, files, task_bytes=TASK_BYTES, bytes_per_offset=expected)
+                    pieces += cut_by_bytes(left, files, task_bytes=task_bytes, bytes_per_offset=expected)
                 else:
                     pieces.append(left)
         options = self._options

@@ -2,9 +2,8 @@
 
     for batch in read_range(wanted, columns, options): …
 
-Whoever has another way to the same records (`segment_reading`) comes here for what that does not give. Invariant:
-every visible record of the range comes out once, in order; what is not there any more is reported (`losses`) before
-reading goes on behind it.
+`task_reader` comes here for what segment files do not give. Invariant: every visible record of the range comes out
+once, in order; what is not there any more is reported (`data_loss`) before reading goes on after it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import pyarrow as pa
 from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.codec.decode import DecodedRecords, ReadCommittedFilter, decode_in_parts
 from flintmq.arrow.scan.data_loss import report_loss, span
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.partition_fetcher import Fetched, PartitionFetcher, TopicGone
@@ -26,20 +26,8 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END
 
-ROWS_MAX: Final = 64 * 1024
-BYTES_MAX: Final = 16 * 1024 * 1024
-"""What one record batch holds at most, except for a single row that is larger."""
-_DECODED_ROWS_MAX: Final = 256 * 1024
-_DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""What is decoded at once, and then sliced: the more batches side by side, the less each of them costs."""
-
 _HEAD: Final = struct.Struct(">qi11xi")
 """Base offset, length and last offset delta of a batch."""
-_FIRST_FETCH_BYTES: Final = 1024 * 1024
-"""How large records are is not known yet, and a short range should not bring megabytes behind its end."""
-_FETCH_BYTES_MIN: Final = 64 * 1024
-_EMPTY_ANSWERS_MAX: Final = 20
-"""Each has waited half a second in the broker."""
 
 
 def read_range(
@@ -64,8 +52,9 @@ class _RangeReader:
         self._wanted = wanted
         self._columns = columns
         self._options = options
+        self._limits = options.limits
         self._fetcher = PartitionFetcher(client, wanted, read_committed=options.read_committed)
-        self._fetch_bytes = min(_FIRST_FETCH_BYTES, options.fetch_bytes)
+        self._fetch_bytes = min(options.limits.first_fetch_bytes, options.fetch_bytes)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         end = self._wanted.end
@@ -76,7 +65,7 @@ class _RangeReader:
             if fetched is not None:
                 data = memoryview(fetched.records or b"")
                 empty = 0 if data else empty + 1
-                if empty > _EMPTY_ANSWERS_MAX:
+                if empty > self._limits.empty_responses_max:
                     self._lose(end, f"the broker has nothing there, and its end is {fetched.high_watermark}")
                     return
                 start = self.position
@@ -120,7 +109,7 @@ class _RangeReader:
         left = self._wanted.end - next_offset
         # A little more than the rest will take, if records go on as they are.
         expected = left * size // (next_offset - self.position) * 17 // 16
-        self._fetch_bytes = min(max(expected, _FETCH_BYTES_MIN), self._options.fetch_bytes)
+        self._fetch_bytes = min(max(expected, self._limits.fetch_bytes_min), self._options.fetch_bytes)
         self.position = min(next_offset, self._wanted.end)
 
     def _decoded(self, data: memoryview, start: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
@@ -128,7 +117,7 @@ class _RangeReader:
         aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
         wanted = self._wanted._replace(start=start)
         for part in decoded_parts(data, wanted, self._columns, self._options, aborted=aborted):
-            yield from bounded_slices(part.batch)
+            yield from bounded_slices(part.batch, self._limits)
 
 
 def decoded_parts(
@@ -149,8 +138,8 @@ def decoded_parts(
         end_offset=wanted.end,
         committed=ReadCommittedFilter(aborted) if options.read_committed else None,
         check_crc=options.check_crc,
-        part_bytes=_DECODED_BYTES_MAX,
-        part_rows=_DECODED_ROWS_MAX,
+        part_bytes=options.limits.decoded_bytes_max,
+        part_rows=options.limits.decoded_rows_max,
     )
 
 
@@ -172,11 +161,11 @@ def whole_batches(data: memoryview) -> WholeBatches:
     return WholeBatches(next_offset, position)
 
 
-def bounded_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of at most ROWS_MAX rows and about BYTES_MAX bytes, without copying; nothing of an empty batch."""
+def bounded_slices(batch: pa.RecordBatch, limits: ScanLimits) -> Iterator[pa.RecordBatch]:
+    """Yield slices of bounded rows and about bounded bytes, without copying; nothing of an empty batch."""
     rows = batch.num_rows
     if not rows:
         return
-    step = min(ROWS_MAX, max(1, rows * BYTES_MAX // max(1, batch.nbytes)))
+    step = min(limits.batch_rows_max, max(1, rows * limits.batch_bytes_max // max(1, batch.nbytes)))
     for at in range(0, rows, step):
         yield batch.slice(at, step)

@@ -1,7 +1,7 @@
-"""A complete segment as a file on this machine: opened, proven to be the one that was planned, read in pieces.
+"""A complete segment as a file on this machine: opened, proven to be the one that was planned, read in chunks.
 
     with closing(open_segment(segment, topic_id)) as file:
-        for piece in pieces(file, segment, start=17, end=40): …
+        for chunk in read_chunks(file, segment, start=17, end=40): …
 
 Invariant: either these are the bytes that the broker told of, or Unusable says why not, and whoever reads goes on
 over the wire from where it was. A file that is open may be removed or replaced: its bytes stay. Nothing is mapped
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.range_reader import whole_batches
 from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File, read_file
@@ -26,9 +27,6 @@ from flintmq.records.record import MAGIC
 from flintmq.storage.durability.flush import METADATA_FILE, decode_metadata
 from flintmq.storage.indexes import floor_in_offset_file
 from flintmq.storage.segment import INDEX, LOG
-
-PIECE_BYTES: Final = 16 * 1024 * 1024
-"""What is read at once, except for a single batch that is larger."""
 
 _DISK: Final = RealDisk()
 
@@ -64,22 +62,24 @@ def open_segment(segment: SegmentFile, topic_id: bytes) -> File:
     raise UnusableSegment(f"{segment.path} has {size} bytes, not {segment.size}: it was replaced")
 
 
-def read_chunks(file: File, segment: SegmentFile, *, start: int, end: int) -> Iterator[SegmentChunk]:
+def read_chunks(
+    file: File, segment: SegmentFile, *, start: int, end: int, chunk_bytes: int = ScanLimits().chunk_bytes
+) -> Iterator[SegmentChunk]:
     """The batches that hold the offsets from `start` on and below `end`, and a few around them."""
     position = _start_position(file, segment, start)
     while position < segment.size:
-        piece = _piece(file, segment, position)
-        if piece.next_offset > start:
-            yield piece
-        if piece.next_offset >= end:
+        chunk = _chunk(file, segment, position, chunk_bytes)
+        if chunk.next_offset > start:
+            yield chunk
+        if chunk.next_offset >= end:
             return
-        position += len(piece.data)
+        position += len(chunk.data)
 
 
-def _piece(file: File, segment: SegmentFile, position: int) -> SegmentChunk:
-    """About PIECE_BYTES, at least one batch."""
+def _chunk(file: File, segment: SegmentFile, position: int, chunk_bytes: int) -> SegmentChunk:
+    """Read about `chunk_bytes`, at least one batch."""
     left = segment.size - position
-    data = _read(file, segment, position, min(PIECE_BYTES, left))
+    data = _read(file, segment, position, min(chunk_bytes, left))
     whole = whole_batches(data)
     if not whole.size and len(data) >= HEADER_SIZE and len(data) < (size := read_header(data).size) <= left:
         data = _read(file, segment, position, size)

@@ -73,29 +73,35 @@ class _TaskReader:
         """What the file gives; if it fails, the position says how far that went."""
         end = min(segment.end_offset, self._wanted.end)
         try:
-            for piece in read_chunks(file, segment, start=self._position, end=end):
-                yield from self._decoded(piece, end)
+            for chunk in read_chunks(
+                file,
+                segment,
+                start=self._position,
+                end=end,
+                chunk_bytes=self._options.limits.chunk_bytes,
+            ):
+                yield from self._decoded(chunk, end)
         except (UnusableSegment, CorruptionError) as why:
             self._failures.append(str(why))
         else:
             # Nothing may be at the end: compaction and markers leave gaps.
             self._position = end
 
-    def _decoded(self, piece: SegmentChunk, end: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, chunk: SegmentChunk, end: int) -> Iterator[pa.RecordBatch]:
         parts = decoded_parts(
-            piece.data,
+            chunk.data,
             self._wanted._replace(start=self._position, end=end),
             self._columns,
             self._options,
-            # Each piece stands alone: of those that ended before it the marker would be waited for in vain.
+            # Each chunk stands alone: for those that ended before it no marker would ever come.
             aborted=(
                 (one.producer_id, one.first_offset)
                 for one in self._task.aborted
-                if one.first_offset < piece.next_offset and one.last_offset >= piece.base_offset
+                if one.first_offset < chunk.next_offset and one.last_offset >= chunk.base_offset
             ),
         )
         for part in parts:
-            yield from bounded_slices(part.batch)
+            yield from bounded_slices(part.batch, self._options.limits)
             self._position = part.next_offset
 
     def _tell(self) -> None:

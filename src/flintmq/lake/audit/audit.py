@@ -21,7 +21,13 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
-from flintmq.lake.audit.planning import OffsetBounds, PartitionSection, SourcePartition, plan_sections
+from flintmq.lake.audit.planning import (
+    SECTION_BYTES,
+    OffsetBounds,
+    PartitionSection,
+    SourcePartition,
+    plan_sections,
+)
 from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, SectionAudit, TableAudit
 from flintmq.lake.audit.task import AuditTask, audit_section
 from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
@@ -49,13 +55,17 @@ def audit(
     *,
     registry: str | None = None,
     on_progress: OnProgress = no_progress,
+    section_bytes: int = SECTION_BYTES,
 ) -> list[TableAudit]:
     """Of the tables of these topics. `registry` is the schema registry's address, if that has changed, or a password.
 
     `on_progress` is called with the number of finished tasks and of all tasks.
     """
     with client_of(options.source) as client:
-        return [_Audit(spark, client, options, topic, registry).run(on_progress) for topic in options.topics]
+        return [
+            _Audit(spark, client, options, topic, registry, section_bytes).run(on_progress)
+            for topic in options.topics
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +82,14 @@ class _Audit:
         options: SyncOptions,
         topic: str,
         registry: str | None,
+        section_bytes: int,
     ) -> None:
         self._spark = spark
         self._client = client
         self._options = options
         self._topic = topic
         self._registry = registry
+        self._section_bytes = section_bytes
         self._source = options.source
 
     def run(self, on_progress: OnProgress) -> TableAudit:
@@ -197,7 +209,12 @@ class _Audit:
         for index in sorted(by_partition):
             end = ends.get(index, 0)
             span = OffsetBounds(earliest=min(earliest[self._topic, index], end), end=end)
-            some, found = plan_sections(by_partition[index], self._source_partition(view, index), span)
+            some, found = plan_sections(
+                by_partition[index],
+                self._source_partition(view, index),
+                span,
+                section_bytes=self._section_bytes,
+            )
             sections += some
             problems += found
         return sections, problems

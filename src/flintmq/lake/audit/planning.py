@@ -81,7 +81,11 @@ class PartitionSection:
 
 
 def plan_sections(
-    files: Sequence[DataFile], source: SourcePartition, span: OffsetBounds
+    files: Sequence[DataFile],
+    source: SourcePartition,
+    span: OffsetBounds,
+    *,
+    section_bytes: int = SECTION_BYTES,
 ) -> tuple[list[PartitionSection], list[AuditProblem]]:
     problems = [*_overlaps(files, source), *_beyond(files, source, span)]
     sections: list[PartitionSection] = []
@@ -90,7 +94,7 @@ def plan_sections(
     for covered in _covered_ranges(files, span):
         is_at_broker = covered.start >= span.earliest
         if some and (
-            size >= SECTION_BYTES
+            size >= section_bytes
             or len(some) >= _SECTION_RANGES_MAX
             or (some[-1].start >= span.earliest) != is_at_broker
         ):

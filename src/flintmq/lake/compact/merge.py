@@ -18,8 +18,6 @@ import pyarrow.parquet as pq
 from flintmq.lake.compact.planning import PlannedMerge
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.syncing.range_writer import (
-    ROW_GROUP_BYTES,
-    ROW_GROUP_ROWS,
     FileLayout,
     footer_of,
     parquet_writer,
@@ -48,8 +46,8 @@ def merge_files(task: MergeTask) -> DataFile:
     metadata: list[Any] = []
     with layout.store.draft() as draft:
         writer = parquet_writer(draft, layout, metadata)
-        for rows in _row_groups(_sorted_inputs(merge, layout.store), layout.schema):
-            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        for rows in _row_groups(_sorted_inputs(merge, layout.store), layout):
+            writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
         writer.add_key_value_metadata({INPUTS: json.dumps(sorted(one.path for one in merge.inputs))})
         writer.close()
         size = draft.tell()
@@ -110,7 +108,7 @@ def _first_offset(file: pq.ParquetFile) -> int:
     return int(file.read_row_group(0, columns=["offset"]).column(0)[0].as_py())
 
 
-def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterator[pa.Table], layout: FileLayout) -> Iterator[pa.Table]:
     """As large as writers make them."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -120,10 +118,10 @@ def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
             if not batch.num_rows:
                 continue
             last = _last_offset(batch, last)
-            waiting.append(conformed(batch, schema))
+            waiting.append(conformed(batch, layout.schema))
             rows += batch.num_rows
             size += batch.nbytes
-            if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            if rows >= layout.parquet.row_group_rows or size >= layout.parquet.row_group_bytes:
                 yield pa.Table.from_batches(waiting)
                 waiting, rows, size = [], 0, 0
     if waiting:

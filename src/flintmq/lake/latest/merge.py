@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.codec.partitioner import murmur2_of
 from flintmq.lake.compact.merge import open_parquet
-from flintmq.lake.syncing.range_writer import ROW_GROUP_ROWS, FileLayout, footer_of, parquet_writer
+from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
 from flintmq.lake.syncing.row_decoder import ORIGIN, conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
 from flintmq.lake.tables.table import TableError
@@ -192,7 +192,7 @@ def _write(task: LatestTask, rows: pa.Table, bucket: int, count: int) -> DataFil
     metadata: list[Any] = []
     with task.target.store.draft() as draft:
         writer = parquet_writer(draft, task.target, metadata)
-        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        writer.write_table(rows, row_group_size=task.target.parquet.row_group_rows)
         writer.add_key_value_metadata({BUCKET: f"{bucket}/{count}"})
         writer.close()
         size, described = draft.tell(), metadata[0]

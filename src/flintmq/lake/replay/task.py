@@ -64,6 +64,8 @@ class ReplayTask:
     until_ms: int | None
     codec: Codec
     batch_bytes: int
+    transaction_bytes: int = TRANSACTION_BYTES
+    """Of rows, in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ class _Replay:
         # Only now that the id is taken: nobody else changes it any more.
         begun_at = position = self._reached()
         rows = transactions = 0
-        for some in _portions(self._rows(position)):
+        for some in _portions(self._rows(position), self._task.transaction_bytes):
             if transactions:
                 transaction = self._begin()
             rows += self._write(some, transaction)
@@ -183,7 +185,7 @@ class _Strict:
             )
 
 
-def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def _portions(batches: Iterator[pa.RecordBatch], bytes_max: int) -> Iterator[list[pa.RecordBatch]]:
     """As much as one transaction holds; none is empty. Rows out of order are refused."""
     some: list[pa.RecordBatch] = []
     size = 0
@@ -198,7 +200,7 @@ def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
         last = int(offsets[-1])
         some.append(batch)
         size += batch.nbytes
-        if size >= TRANSACTION_BYTES:
+        if size >= bytes_max:
             yield some
             some, size = [], 0
     if some:

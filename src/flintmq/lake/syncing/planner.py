@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
 
 from flintmq.arrow.scan.data_loss import span
 from flintmq.arrow.scan.offset_range import OffsetRange
@@ -26,13 +25,11 @@ from flintmq.client.admin.topics import sizes
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError, RequestError
+from flintmq.lake.limits import SYNC_LIMITS
 from flintmq.lake.tables.table import TopicProgress
 from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-RANGES_MAX: Final = 1024
-"""Of one topic in one commit: the driver holds what is said of their files. What is left comes with the next."""
 
 
 class SyncError(FlintError):
@@ -69,13 +66,20 @@ class SyncPlan:
 
 class SyncPlanner:
     def __init__(
-        self, client: ClusterClient, options: SourceOptions, *, piece_bytes: int, allow_gaps: bool = False
+        self,
+        client: ClusterClient,
+        options: SourceOptions,
+        *,
+        piece_bytes: int,
+        allow_gaps: bool = False,
+        ranges_max: int = SYNC_LIMITS.ranges_max,
     ) -> None:
         self._client = client
         self._planner = Planner(client, options)
         self._segments = SegmentFinder(client, options)
         self._piece_bytes = piece_bytes
         self._allow_gaps = allow_gaps
+        self._ranges_max = ranges_max
 
     def topics(self) -> dict[str, TopicMetadata]:
         return self._planner.topics()
@@ -121,7 +125,7 @@ class SyncPlanner:
         for pieces in self._pieces([one for one in ranges if one.size > 0], earliest, latest):
             by_topic[range_of(pieces[0]).topic].append(pieces)
         for name in by_topic:
-            chosen = _fair(by_topic[name], RANGES_MAX)
+            chosen = _fair(by_topic[name], self._ranges_max)
             reached = {one.partition: one.start for one in ranges if one.topic == name}
             for task in chosen:
                 piece = range_of(task)

@@ -1,10 +1,10 @@
-"""A piece of a topic written as Parquet files, in a worker: records read and checked, shaped, sorted into partitions.
+"""Writes an offset range of a topic as Parquet files, in a worker: records read, decoded, sorted into partitions.
 
-    written = write_piece(task, target)
+    written = write_range(task, target)
 
 Invariant: files have the names that follow from what is in them, and are made only where there is none of that name;
-one that is there is taken as it is. So any number of attempts at the same piece, at once or after one another, give
-the same files. Memory is bounded by ROW_GROUP_BYTES and by what is decoded at once, whatever the piece holds.
+one that is there is taken as it is. So any number of attempts at the same range, at once or after one another, give
+the same files. Memory is bounded by a row group and by what is decoded at once, whatever the range holds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Final
+from dataclasses import astuple, dataclass, replace
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,19 +23,13 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.segment_planner import Task
 from flintmq.arrow.scan.task_reader import read_task
+from flintmq.lake.limits import SYNC_LIMITS
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.syncing.planner import range_of
 from flintmq.lake.syncing.row_decoder import RowDecoder, conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, PartitionValues, data_path, digest_of
 from flintmq.lake.tables.partitioning import split_by_partition
 from flintmq.lake.tables.table import PartitionField, TableError
-
-ROW_GROUP_ROWS: Final = 1 << 20
-ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
-_OPEN_MAX: Final = 32
-"""Files under way at once; another one goes on in a file of its own."""
-_PARTITIONS_MAX: Final = 10_000
-"""In one piece; each is a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,8 @@ class ParquetSettings:
 
     compression: str = "zstd"
     level: int | None = 1
+    row_group_rows: int = 1 << 20
+    row_group_bytes: int = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +52,7 @@ class FileLayout:
     parquet: ParquetSettings = ParquetSettings()
 
     def digest(self, *decoding: object) -> str:
-        parquet = [self.parquet.compression, self.parquet.level, ROW_GROUP_ROWS, ROW_GROUP_BYTES]
+        parquet = list(astuple(self.parquet))
         fields = [[one.column, str(one.transform)] for one in self.partitioning]
         # With all metadata: field ids are part of a file.
         return digest_of(
@@ -77,6 +73,8 @@ class RangeTarget:
     digest: str
     poison: FileLayout | None
     """None if records are taken as they are."""
+    open_files_max: int = SYNC_LIMITS.open_files_max
+    table_partitions_max: int = SYNC_LIMITS.table_partitions_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +84,13 @@ class WrittenRange:
 
 
 def write_range(task: Task, target: RangeTarget) -> WrittenRange:
-    piece = range_of(task)
+    wanted = range_of(task)
     poisoned = _Poisoned(target.digest)
-    rows = _Files(piece, target.rows, poisoned)
+    rows = _Files(wanted, target.rows, poisoned, target)
     if target.row_decoder.is_raw and not target.rows.partitioning and (made := rows.made()) is not None:
-        # All of the piece is in one file, and an earlier attempt has made it.
+        # All of the range is in one file, and an earlier attempt has made it.
         return WrittenRange((made,))
-    poison = None if target.poison is None else _Files(piece, target.poison, poisoned)
+    poison = None if target.poison is None else _Files(wanted, target.poison, poisoned, target)
     try:
         for batch in read_task(task, target.row_decoder.columns, target.source):
             decoded = target.row_decoder.decode(batch)
@@ -129,12 +127,16 @@ class _Poisoned:
 
 
 class _Files:
-    """The files of one piece in one table."""
+    """The files of one range in one table."""
 
-    def __init__(self, piece: OffsetRange, layout: FileLayout, poisoned: _Poisoned) -> None:
-        self._piece = piece
+    def __init__(
+        self, wanted: OffsetRange, layout: FileLayout, poisoned: _Poisoned, target: RangeTarget
+    ) -> None:
+        self._wanted = wanted
         self._layout = layout
         self._poisoned = poisoned
+        self._open_max = target.open_files_max
+        self._partitions_max = target.table_partitions_max
         self._seen: set[PartitionValues] = set()
         self._waiting: dict[PartitionValues, _Waiting] = {}
         self._waiting_bytes = 0
@@ -144,10 +146,10 @@ class _Files:
         self._done: list[DataFile] = []
 
     def made(self) -> DataFile | None:
-        """The file of the whole piece, if it is there."""
+        """The file of the whole range, if it is there."""
         try:
             path = self._path((), self._poisoned.digest)
-            return _described(self._layout.store, path, self._piece, ())
+            return _described(self._layout.store, path, self._wanted, ())
         except StoreError:
             # Not there, or not to be read: publishing it will tell.
             return None
@@ -162,14 +164,14 @@ class _Files:
             waiting.add(rows)
             self._waiting_bytes += rows.nbytes
             self._seen.add(values)
-            if len(self._seen) > _PARTITIONS_MAX:
+            if len(self._seen) > self._partitions_max:
                 raise TableError(
-                    f"{self._piece.topic}-{self._piece.partition}: {self._piece.size} offsets go to more than "
-                    f"{_PARTITIONS_MAX} partitions of the table, each a file; partition it more coarsely"
+                    f"{self._wanted.topic}-{self._wanted.partition}: {self._wanted.size} offsets go to more than "
+                    f"{self._partitions_max} partitions of the table, each a file; partition it more coarsely"
                 )
-            if waiting.row_count >= ROW_GROUP_ROWS:
+            if waiting.row_count >= self._layout.parquet.row_group_rows:
                 self._write(values)
-        while self._waiting_bytes >= ROW_GROUP_BYTES:
+        while self._waiting_bytes >= self._layout.parquet.row_group_bytes:
             self._write(max(self._waiting, key=lambda values: self._waiting[values].size))
 
     def _write(self, values: PartitionValues) -> None:
@@ -177,7 +179,7 @@ class _Files:
         self._waiting_bytes -= waiting.size
         file = self._open.get(values)
         if file is None:
-            if len(self._open) >= _OPEN_MAX:
+            if len(self._open) >= self._open_max:
                 longest = next(iter(self._open))
                 self._cut.add(longest)
                 self._end(longest)
@@ -191,16 +193,16 @@ class _Files:
             # Where rows are cut depends on how they were read: another attempt may cut them elsewhere.
             digest = digest_of(digest, file.first_offset, file.last_offset)
         try:
-            self._done.append(file.publish(self._path(values, digest), self._piece, values))
+            self._done.append(file.publish(self._path(values, digest), self._wanted, values))
         finally:
             file.close()
 
     def _path(self, values: PartitionValues, digest: str) -> str:
         name = FileName(
-            topic_id=self._piece.topic_id.hex(),
-            partition=self._piece.partition,
-            start_offset=self._piece.start,
-            end_offset=self._piece.end,
+            topic_id=self._wanted.topic_id.hex(),
+            partition=self._wanted.partition,
+            start_offset=self._wanted.start,
+            end_offset=self._wanted.end,
             digest=digest,
         )
         return data_path(name, values)
@@ -241,6 +243,7 @@ class _File:
         self.first_offset = -1
         self.last_offset = -1
         self._store = layout.store
+        self._row_group_rows = layout.parquet.row_group_rows
         self._metadata: list[Any] = []
         self._context: AbstractContextManager[BinaryIO] = layout.store.draft()
         self._draft = self._context.__enter__()
@@ -252,15 +255,15 @@ class _File:
         self.last_offset = batches[-1].column("offset")[-1].as_py()
         table = pa.Table.from_batches(batches)
         with self._failing():
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            self._writer.write_table(table, row_group_size=self._row_group_rows)
 
-    def publish(self, path: str, piece: OffsetRange, values: PartitionValues) -> DataFile:
+    def publish(self, path: str, wanted: OffsetRange, values: PartitionValues) -> DataFile:
         with self._failing():
             self._writer.close()
         size = self._draft.tell()
         if not self._store.publish(self._draft, path):
-            return _described(self._store, path, piece, values)
-        return _data_file(path, size, self._metadata[0], piece, values)
+            return _described(self._store, path, wanted, values)
+        return _data_file(path, size, self._metadata[0], wanted, values)
 
     def close(self) -> None:
         # One that was given up must not be ended when it is collected: its draft is gone by then.
@@ -322,10 +325,10 @@ def _is_blob(kind: Any) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _described(store: Store, path: str, piece: OffsetRange, values: PartitionValues) -> DataFile:
+def _described(store: Store, path: str, wanted: OffsetRange, values: PartitionValues) -> DataFile:
     """A file that somebody else has made."""
     with store.open(path) as file:
-        return _data_file(path, file.size(), pq.read_metadata(file), piece, values)
+        return _data_file(path, file.size(), pq.read_metadata(file), wanted, values)
 
 
 def with_footer(store: Store, file: DataFile) -> DataFile:
@@ -341,15 +344,15 @@ def footer_of(metadata: Any) -> bytes:
     return written.getvalue()
 
 
-def _data_file(path: str, size: int, metadata: Any, piece: OffsetRange, values: PartitionValues) -> DataFile:
+def _data_file(path: str, size: int, metadata: Any, wanted: OffsetRange, values: PartitionValues) -> DataFile:
     return DataFile(
         path=path,
         size=size,
         rows=metadata.num_rows,
-        topic=piece.topic,
-        partition=piece.partition,
-        start_offset=piece.start,
-        end_offset=piece.end,
+        topic=wanted.topic,
+        partition=wanted.partition,
+        start_offset=wanted.start,
+        end_offset=wanted.end,
         partition_values=values,
         footer=footer_of(metadata),
     )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.groups import set_offsets
@@ -27,6 +27,7 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import FlintError
 from flintmq.lake.fan_out import OnProgress, no_progress
+from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 from flintmq.lake.syncing.options import SyncOptions, make_options
 from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
-
-_REPLANS_MAX: Final = 20
-"""In a row, of one topic, without a commit: because of conflicts, new schemas, or records that retention took."""
-_FAILURES_MAX: Final = 10
-"""Syncs in a row that may fail before following gives up."""
-_FAILURE_PAUSE_S: Final = 5.0
 
 
 def sync(
@@ -102,6 +97,7 @@ class _Run:
     failures: dict[str, FlintError] = field(default_factory=dict)
     replans: dict[str, int] = field(default_factory=dict)
     """In a row."""
+    replans_max: int = SYNC_LIMITS.replans_max
 
     def advance(self, topic: str, next_offsets: Mapping[int, int]) -> None:
         self.replans[topic] = 0
@@ -120,9 +116,9 @@ class _Run:
 
     def replan(self, topic: str) -> None:
         self.replans[topic] = self.replans.get(topic, 0) + 1
-        if self.replans[topic] > _REPLANS_MAX:
+        if self.replans[topic] > self.replans_max:
             raise SyncUnavailable(
-                f"{topic}: the table or the topic has changed {_REPLANS_MAX} times in a row while it was synced; "
+                f"{topic}: the table or the topic has changed {self.replans_max} times in a row while it was synced; "
                 "see who else writes to the table, then sync again"
             )
 
@@ -159,19 +155,25 @@ class Sync:
         on_progress: OnProgress = no_progress,
         on_commit: Callable[[TableCommit], None] = lambda commit: None,
         clock: Callable[[], float] = time.monotonic,
+        limits: SyncLimits = SYNC_LIMITS,
     ) -> None:
         self.figures = figures or SyncMetrics()
         self._options = options
         self._on_progress = on_progress
         self._on_commit = on_commit
         self._clock = clock
+        self._limits = limits
         self._stop = threading.Event()
         self._client: ClusterClient = client_of(options.source)
         self._planner = SyncPlanner(
-            self._client, options.source, piece_bytes=options.piece_bytes, allow_gaps=options.allow_gaps
+            self._client,
+            options.source,
+            piece_bytes=options.piece_bytes,
+            allow_gaps=options.allow_gaps,
+            ranges_max=limits.ranges_max,
         )
         self._runner = RangeRunner(spark)
-        self._tables = {name: SyncedTable(name, options, self._client) for name in options.topics}
+        self._tables = {name: SyncedTable(name, options, self._client, limits) for name in options.topics}
 
     def __enter__(self) -> Sync:
         return self
@@ -191,7 +193,7 @@ class Sync:
 
         A topic that fails does not keep the others; what was wrong with it is raised when they are done.
         """
-        run = _Run(left=list(self._options.topics))
+        run = _Run(left=list(self._options.topics), replans_max=self._limits.replans_max)
         while run.left:
             if self._stop.is_set():
                 raise SyncStopped("stopped between two commits")
@@ -212,10 +214,10 @@ class Sync:
                 return
             except (SyncUnavailable, *PASSING) as error:
                 failures += 1
-                if failures >= _FAILURES_MAX:
+                if failures >= self._limits.failures_max:
                     raise
                 logger.error("this sync failed, and the next will try again: %s", error)
-                pause_s = max(interval_s, _FAILURE_PAUSE_S)
+                pause_s = max(interval_s, self._limits.failure_pause_s)
             on_sync()
             self._stop.wait(max(0.0, begun + pause_s - self._clock()))
 

@@ -17,6 +17,7 @@ from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
+from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.store.store import join, open_store
 from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
@@ -33,12 +34,15 @@ from flintmq.lake.tables.table import Conflict, PartitionField, Table, TableChan
 
 
 class SyncedTable:
-    def __init__(self, topic: str, options: SyncOptions, client: ClusterClient) -> None:
+    def __init__(
+        self, topic: str, options: SyncOptions, client: ClusterClient, limits: SyncLimits = SYNC_LIMITS
+    ) -> None:
         self._topic = topic
         self._options = options
         self._client = client
+        self._limits = limits
         self._table = table_of(options, topic)
-        self._decoding = TableDecoding(topic, options, client)
+        self._decoding = TableDecoding(topic, options, client, sample_offsets_max=limits.sample_offsets_max)
         self._quarantine: Quarantine | None = None
 
     def prepare(self, topic: TopicMetadata) -> PreparedTable:
@@ -62,6 +66,8 @@ class SyncedTable:
             rows=layout,
             digest=layout.digest(self._decoding.text),
             poison=None if quarantine is None else quarantine.layout(),
+            open_files_max=self._limits.open_files_max,
+            table_partitions_max=self._limits.table_partitions_max,
         )
         return PreparedTable(self._topic, self._table, state, target, quarantine, self._decoding)
 

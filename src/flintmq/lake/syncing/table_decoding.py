@@ -26,17 +26,17 @@ from flintmq.lake.tables.table import TableState
 
 DECODING_PROPERTY: Final = "flintmq.shape"
 
-_SAMPLE_OFFSETS_MAX: Final = 10_000
-"""In all partitions."""
-
 
 class TableDecoding:
     """Of one topic."""
 
-    def __init__(self, topic: str, options: SyncOptions, client: ClusterClient) -> None:
+    def __init__(
+        self, topic: str, options: SyncOptions, client: ClusterClient, *, sample_offsets_max: int
+    ) -> None:
         self._topic = topic
         self._options = options
         self._client = client
+        self._sample_offsets_max = sample_offsets_max
         self._decoding = options.decoding
         self._row_decoder: RowDecoder | None = None
 
@@ -97,7 +97,7 @@ class TableDecoding:
         """Return the columns of the first records, as DDL."""
         # A sample does without the records that retention deletes meanwhile.
         options = replace(self._options.source, fail_on_loss=False)
-        found = infer_columns(self._client, [topic], options, offsets_max=_SAMPLE_OFFSETS_MAX)
+        found = infer_columns(self._client, [topic], options, offsets_max=self._sample_offsets_max)
         if found is None:
             raise ConfigurationError(
                 f"{self._topic} is empty: name the columns with --schema, such as 'id long, name string'"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store, join, open_store
 from flintmq.lake.tables.table import Format, Table, TableError
 
@@ -59,6 +60,7 @@ def open_table(
     settings: Mapping[str, str] | None = None,
     catalog: str | None = None,
     namespace: str = NAMESPACE,
+    limits: TableLimits = TABLE_LIMITS,
 ) -> Table:
     """The table need not be there: its `state` is None then.
 
@@ -72,12 +74,12 @@ def open_table(
     if format is Format.PARQUET:
         from flintmq.lake.tables.parquet import ParquetTable
 
-        return ParquetTable(store)
+        return ParquetTable(store, limits=limits)
     if format is Format.DELTA:
         from flintmq.lake.tables.delta.table import DeltaTable
 
-        return DeltaTable(store)
+        return DeltaTable(store, limits=limits)
     from flintmq.lake.tables.iceberg.catalogs import open_catalog
     from flintmq.lake.tables.iceberg.table import IcebergTable
 
-    return IcebergTable(store, open_catalog(root, catalog, settings), (namespace, name))
+    return IcebergTable(store, open_catalog(root, catalog, settings), (namespace, name), limits=limits)

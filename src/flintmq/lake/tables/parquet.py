@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, lines, new_id, parsed
@@ -29,7 +30,6 @@ from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, Tab
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT_COMMITS: Final = 64
 LOG_FOLDER: Final = "_flintmq/log"
 LAYOUT: Final = 1
 """Of the log: who meets a later one must not write."""
@@ -47,8 +47,9 @@ class _Content:
 
 
 class ParquetTable:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, limits: TableLimits = TABLE_LIMITS) -> None:
         self._store = store
+        self._limits = limits
         self._log = CommitLog(store, LOG_FOLDER)
         self._content: _Content | None = None
 
@@ -162,7 +163,7 @@ class ParquetTable:
         return _after(_Content(-1), version, parsed(zlib.decompress(data), name))
 
     def _checkpoint(self, content: _Content) -> None:
-        if content.version % CHECKPOINT_COMMITS:
+        if content.version % self._limits.checkpoint_commits:
             return
         name = f"{LOG_FOLDER}/{content.version:020d}.checkpoint"
         try:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from flintmq.arrow.codec import batches, table
-from flintmq.arrow.codec import decode as decoding
 from flintmq.arrow.codec.decode import ReadCommittedFilter, decode, decode_in_parts
+from flintmq.arrow.codec.limits import DecodeLimits
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
@@ -95,18 +94,16 @@ def test_an_unknown_codec_is_refused() -> None:
         decode(whole, check_crc=False, **PLACE)
 
 
-def test_a_batch_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "FETCHED_BYTES_MAX", 1000)
+def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
     bomb = batch(bytes(2000), at=4, codec=Codec.ZSTD)
     with pytest.raises(CorruptionError, match=r"offset 4 cannot be unpacked: .*1000 bytes"):
-        decode(bomb, **PLACE)
+        decode(bomb, limits=DecodeLimits(unpacked_bytes_max=1000), **PLACE)
 
 
-def test_a_batch_of_too_many_headers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "ROWS_MAX", 3)
+def test_a_batch_of_too_many_headers_is_refused() -> None:
     data = batch(b"a", b"b", b"c") + batch(b"d", b"e", b"f", b"g", at=3)
     with pytest.raises(CorruptionError, match="offset 3 has 4 headers"):
-        decode(data, **PLACE)
+        decode(data, limits=DecodeLimits(batch_headers_max=3), **PLACE)
 
 
 def test_headers_that_nobody_asks_for_are_not_looked_at() -> None:
@@ -134,10 +131,9 @@ def test_more_than_arrow_reaches_is_refused_before_anything_is_read() -> None:
         decode(data, **PLACE)
 
 
-def test_what_unpacks_to_too_much_at_once_can_be_had_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "DATA_BYTES_MAX", 5000)
+def test_what_unpacks_to_too_much_at_once_can_be_had_in_parts() -> None:
     data = b"".join(batch(bytes(3000), at=offset, codec=Codec.ZSTD) for offset in range(3))
     with pytest.raises(ValueError, match="less at a time, or in parts"):
-        decode(data, **PLACE)
+        decode(data, limits=DecodeLimits(data_bytes_max=5000), **PLACE)
     parts = list(decode_in_parts(data, part_bytes=5000, **PLACE))
     assert [part.batch.num_rows for part in parts] == [2, 1]

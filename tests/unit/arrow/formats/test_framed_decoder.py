@@ -15,17 +15,16 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from flintmq.arrow.formats import NewSchemas, SchemaError, open_decoder, schema_registry
+from flintmq.arrow.formats import NewSchemas, SchemaError, open_decoder
 from flintmq.arrow.formats.framed_decoder import FramedDecoder
 from flintmq.arrow.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
-from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, RegistryError
+from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, RegistryError, SchemaType
 from flintmq.errors import ConfigurationError
 from support.pipeline.schema_registry import Registry, serving
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setattr(schema_registry, "_FIRST_PAUSE_S", 0.001)
+def server() -> Iterator[Registry]:
     with serving() as one:
         yield one
 
@@ -159,22 +158,26 @@ def test_protobuf_behind_a_frame_says_which_message(server: Registry) -> None:
     assert chosen.decode(values).rows.to_pylist()[2] == {"b": "x"}
 
 
+def impatient(url: str) -> HttpSchemaRegistry:
+    return HttpSchemaRegistry(url, first_pause_s=0.001)
+
+
 def test_a_registry_that_fails_for_a_moment_is_asked_again(server: Registry) -> None:
     server.add("t-value", 1, json.dumps(V1))
     server.failures = 3
-    assert open_decoder("avro", registry=server.url, subject="t-value").schema.names == ["a"]
+    assert impatient(server.url).ids_of("t-value") == [1]
 
 
 def test_a_registry_that_does_not_answer_stops_everything(server: Registry) -> None:
     server.add("t-value", 1, json.dumps(V1))
-    decoder = open_decoder("avro", registry=server.url, subject="t-value")
+    decoder = FramedDecoder(impatient(server.url), [1], kind=SchemaType.AVRO, message=None)
     server.failures = 10**6
     with pytest.raises(RegistryError, match="503"):
         decoder.decode(binary(framed(2, b"")))
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         with pytest.raises(RegistryError, match="cannot be asked"):
-            HttpSchemaRegistry(f"http://127.0.0.1:{nobody.getsockname()[1]}").by_id(1)
+            impatient(f"http://127.0.0.1:{nobody.getsockname()[1]}").by_id(1)
 
 
 def test_what_is_no_registry_is_not_taken_for_one_without_schemas(server: Registry) -> None:
@@ -187,11 +190,8 @@ def test_what_is_no_registry_is_not_taken_for_one_without_schemas(server: Regist
         HttpSchemaRegistry("localhost:8081")
 
 
-def test_too_many_unknown_ids_are_not_all_asked_for(
-    server: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema_registry, "_UNKNOWN_MAX", 3)
-    schemas = HttpSchemaRegistry(server.url)
+def test_too_many_unknown_ids_are_not_all_asked_for(server: Registry) -> None:
+    schemas = HttpSchemaRegistry(server.url, unknown_max=3)
     assert [schemas.by_id(one) for one in (1, 2, 3, 1)] == [None] * 4
     with pytest.raises(RegistryError, match="framed"):
         schemas.by_id(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 from pyspark.sql.datasource import EqualTo
 
-from flintmq.arrow.scan import planner
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.narrowing import EVERYTHING, Narrowing
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import parse
@@ -78,11 +79,14 @@ def broker() -> ScriptedBroker:
 
 
 def planned(
-    broker: ScriptedBroker, narrowing: Narrowing = EVERYTHING, **options: str
+    broker: ScriptedBroker,
+    narrowing: Narrowing = EVERYTHING,
+    limits: ScanLimits | None = None,
+    **options: str,
 ) -> list[tuple[int, int, int]]:
     named = {name.replace("__", "."): value for name, value in options.items()}
     needed = {"kafka.bootstrap.servers": "bootstrap", "subscribe": "t", "segments": "never"}
-    parsed = parse({**needed, **named})
+    parsed = replace(parse({**needed, **named}), limits=limits or ScanLimits())
     ranges = Planner(scripted_client(broker), parsed).batch(narrowing)
     assert all(isinstance(one, OffsetRange) and one.topic_id == TOPIC_ID for one in ranges)
     return [(one.partition, one.start, one.end) for one in ranges if isinstance(one, OffsetRange)]
@@ -107,11 +111,14 @@ def test_partitions_that_a_filter_leaves_out_are_not_asked_about(broker: Scripte
     assert {place.partition_index for one in asked for place in one.topics[0].partitions} == {1}
 
 
-def test_large_partitions_are_split_by_their_bytes(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(planner, "TASK_BYTES", 5_000)
-    assert planned(broker) == [(0, 0, 500), (0, 500, 1000), (1, 0, 50), (1, 50, 100)]
+def test_large_partitions_are_split_by_their_bytes(broker: ScriptedBroker) -> None:
+    found = planned(broker, limits=ScanLimits(task_bytes=5_000))
+    assert found == [
+        (0, 0, 500),
+        (0, 500, 1000),
+        (1, 0, 50),
+        (1, 50, 100),
+    ]
 
 
 def test_a_broker_that_does_not_tell_sizes_is_read_partition_by_partition(broker: ScriptedBroker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from flintmq.arrow.scan import range_reader
 from flintmq.arrow.scan.data_loss import DataLoss
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import parse
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
@@ -56,9 +58,10 @@ def broker(monkeypatch: pytest.MonkeyPatch, clock: TestClock) -> ScriptedBroker:
     return made
 
 
-def batches(start: int, end: int, **options: str) -> Any:
+def batches(start: int, end: int, limits: ScanLimits | None = None, **options: str) -> Any:
     named = {name.replace("__", "."): value for name, value in options.items()}
     parsed = parse({"kafka.bootstrap.servers": "bootstrap", "subscribe": "t", **named})
+    parsed = replace(parsed, limits=limits or parsed.limits)
     return range_reader.read_range(OffsetRange("t", TOPIC_ID, 0, start, end), ("offset",), parsed)
 
 
@@ -92,12 +95,10 @@ def test_the_next_fetch_is_on_its_way_before_the_last_is_decoded(broker: Scripte
     assert len(offsets(found)) == 800
 
 
-def test_the_last_fetch_asks_for_little_more_than_is_left(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_reader, "_FETCH_BYTES_MIN", 1)
-    monkeypatch.setattr(range_reader, "_FIRST_FETCH_BYTES", 20 * SIZE)
-    assert len(offsets(batches(0, 900, kafka__max__partition__fetch__bytes=str(40 * SIZE)))) == 900
+def test_the_last_fetch_asks_for_little_more_than_is_left(broker: ScriptedBroker) -> None:
+    limits = ScanLimits(fetch_bytes_min=1, first_fetch_bytes=20 * SIZE)
+    found = batches(0, 900, limits, kafka__max__partition__fetch__bytes=str(40 * SIZE))
+    assert len(offsets(found)) == 900
     assert [first for first, _ in asked(broker)] == [0, 200, 600]
     last = asked(broker)[-1][1]
     assert 30 * SIZE <= last <= 32 * SIZE
@@ -177,13 +178,14 @@ def test_bytes_that_make_no_sense_are_an_error_that_names_the_place(
         list(batches(start, 50))
 
 
-def test_slices_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_bounded_by_rows_and_by_bytes() -> None:
     batch = pa.record_batch({"value": [b"x" * 100] * 50})
-    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [50]
-    monkeypatch.setattr(range_reader, "ROWS_MAX", 20)
-    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [20, 20, 10]
-    monkeypatch.setattr(range_reader, "BYTES_MAX", 1100)
-    assert [one.num_rows for one in range_reader.bounded_slices(batch)] == [10] * 5
-    monkeypatch.setattr(range_reader, "BYTES_MAX", 1)
-    assert len(list(range_reader.bounded_slices(batch))) == 50
-    assert list(range_reader.bounded_slices(batch.slice(0, 0))) == []
+
+    def sizes(**limits: int) -> list[int]:
+        return [one.num_rows for one in range_reader.bounded_slices(batch, ScanLimits(**limits))]
+
+    assert sizes() == [50]
+    assert sizes(batch_rows_max=20) == [20, 20, 10]
+    assert sizes(batch_rows_max=20, batch_bytes_max=1100) == [10] * 5
+    assert sizes(batch_bytes_max=1) == [1] * 50
+    assert list(range_reader.bounded_slices(batch.slice(0, 0), ScanLimits())) == []

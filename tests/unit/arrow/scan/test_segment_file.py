@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,7 +15,8 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
 
 import pyarrow as pa
 
-from flintmq.arrow.scan import segment_file, task_reader
+from flintmq.arrow.scan import task_reader
+from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions, parse
 from flintmq.arrow.scan.segment_file import UnusableSegment, open_segment, read_chunks
@@ -120,18 +122,17 @@ def test_an_index_that_is_cut_is_not_believed(segment: SegmentFile) -> None:
     assert starts(segment, 115) == (BASE, END)
 
 
-def test_pieces_are_whole_batches_of_bounded_size(
-    folder: Path, segment: SegmentFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
+def test_chunks_are_whole_batches_of_bounded_size(folder: Path, segment: SegmentFile) -> None:
     with closing(open_segment(segment, TOPIC_ID)) as file:
-        found = list(read_chunks(file, segment, start=BASE, end=END))
+        found = list(read_chunks(file, segment, start=BASE, end=END, chunk_bytes=300))
         assert [len(one.data) for one in found] == [2 * BATCH_BYTES] * 5
         assert [one.base_offset for one in found] == [100, 108, 116, 124, 132]
-        assert len(list(read_chunks(file, segment, start=BASE, end=109))) == 2
+        assert len(list(read_chunks(file, segment, start=BASE, end=109, chunk_bytes=300))) == 2
     large = written(folder, batch(BASE) + batch(104, value=b"x" * 1000) + batch(108), end=112)
     with closing(open_segment(large, TOPIC_ID)) as file:
-        assert [one.next_offset for one in read_chunks(file, large, start=BASE, end=112)] == [104, 108, 112]
+        assert [
+            one.next_offset for one in read_chunks(file, large, start=BASE, end=112, chunk_bytes=300)
+        ] == [104, 108, 112]
 
 
 # ---- what a file cannot give
@@ -157,8 +158,11 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     return made
 
 
-def read(start: int, end: int, *found: SegmentFile, mode: str = "always") -> list[int]:
+def read(
+    start: int, end: int, *found: SegmentFile, mode: str = "always", limits: ScanLimits | None = None
+) -> list[int]:
     options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "segments": mode})
+    options = dataclasses.replace(options, limits=limits or options.limits)
     task = FileTask(OffsetRange("t", TOPIC_ID, 0, start, end), found, ())
     return [offset for one in read_task(task, ("offset",), options) for offset in one["offset"].to_pylist()]
 
@@ -207,23 +211,19 @@ def damage(segment: SegmentFile, position: int, value: bytes) -> None:
     ids=["a record", "a length that is none", "a length that leads nowhere"],
 )
 def test_reading_goes_on_over_the_wire_where_a_file_is_damaged(
-    segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch, position: int, value: bytes
+    segment: SegmentFile, wire: Wire, position: int, value: bytes
 ) -> None:
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
     damage(segment, position, value)
-    assert read(BASE, END, segment) == list(range(BASE, END))
+    assert read(BASE, END, segment, limits=ScanLimits(chunk_bytes=300)) == list(range(BASE, END))
     (asked,) = wire.asked
     assert 116 <= asked[0] <= 120
     assert asked[1] == END
 
 
-def test_a_file_that_is_cut_or_taken_away_while_it_is_read(
-    segment: SegmentFile, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_file, "PIECE_BYTES", 300)
-
+def test_a_file_that_is_cut_or_taken_away_while_it_is_read(segment: SegmentFile, wire: Wire) -> None:
     def interrupted(change: Any) -> list[int]:
         options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
+        options = dataclasses.replace(options, limits=ScanLimits(chunk_bytes=300))
         task = FileTask(OffsetRange("t", TOPIC_ID, 0, BASE, END), (segment,), ())
         batches = read_task(task, ("offset",), options)
         found = next(batches)["offset"].to_pylist()

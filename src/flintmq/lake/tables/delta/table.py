@@ -19,6 +19,7 @@ import deltalake
 import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, new_id
@@ -29,14 +30,14 @@ from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, Tab
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT_COMMITS: Final = 64
 
 _PARTITIONING: Final = "flintmq.partitioning"
 
 
 class DeltaTable:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, limits: TableLimits = TABLE_LIMITS) -> None:
         self._store = store
+        self._limits = limits
         self._log = CommitLog(store, "_delta_log")
         self._known: deltalake.DeltaTable | None = None
 
@@ -201,7 +202,7 @@ class DeltaTable:
         )
 
     def _checkpoint(self, version: int) -> None:
-        if version % CHECKPOINT_COMMITS:
+        if version % self._limits.checkpoint_commits:
             return
         try:
             self._load(version).create_checkpoint()

@@ -29,6 +29,7 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from flintmq.lake.limits import TABLE_LIMITS, TableLimits
 from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.store.store import StoredFile as StoreEntry
 from flintmq.lake.tables import schema_evolution
@@ -48,7 +49,6 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-SNAPSHOTS_KEPT: Final = 500
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 """Iceberg's own property, for who wants more of them."""
 _LOOKS: Final = 3
@@ -56,8 +56,16 @@ _LOOKS: Final = 3
 
 
 class IcebergTable:
-    def __init__(self, store: Store, catalog: Catalog, identifier: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        identifier: tuple[str, str],
+        *,
+        limits: TableLimits = TABLE_LIMITS,
+    ) -> None:
         self._store = store
+        self._limits = limits
         self._catalog = catalog
         self._identifier = identifier
         self._known: Loaded | None = None
@@ -175,7 +183,7 @@ class IcebergTable:
 
     def _expire_many(self, table: Loaded) -> None:
         """Each commit costs more with every snapshot that is kept; a sync makes very many."""
-        kept = max(SNAPSHOTS_KEPT, int(table.metadata.properties.get(_MIN_SNAPSHOTS, 0)))
+        kept = max(self._limits.snapshots_kept, int(table.metadata.properties.get(_MIN_SNAPSHOTS, 0)))
         snapshots = sorted(table.snapshots(), key=lambda one: one.timestamp_ms)
         if len(snapshots) <= kept * 1.2:
             return

@@ -1,0 +1,35 @@
+"""Limits of the lake, with their defaults. Tests pass others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncLimits:
+    ranges_max: int = 1024
+    """Of one topic in one commit: the driver holds descriptions of their files. The next commit takes the rest."""
+    open_files_max: int = 32
+    """Files that a worker writes at once; another one goes on in a file of its own."""
+    table_partitions_max: int = 10_000
+    """Partitions of the table in one offset range; each is a file."""
+    sample_offsets_max: int = 10_000
+    """Offsets from which columns are inferred, in all partitions of a topic."""
+    replans_max: int = 20
+    """In a row, of one topic, without a commit: because of conflicts, new schemas or retention."""
+    failures_max: int = 10
+    """Syncs in a row that may fail before following gives up."""
+    failure_pause_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLimits:
+    checkpoint_commits: int = 64
+    """Commits between two checkpoints of a Parquet or Delta table's log."""
+    snapshots_kept: int = 500
+    """Snapshots of an Iceberg table that commits keep at least."""
+
+
+SYNC_LIMITS: Final = SyncLimits()
+TABLE_LIMITS: Final = TableLimits()
