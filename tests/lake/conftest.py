@@ -19,8 +19,8 @@ from support.spark.spark_topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from support.lake.lake_tables import Lake
     from support.lake.s3_server import S3Server
+    from support.lake.synced_lake import Lake
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +65,7 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture
 def lake(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Lake:
-    from support.lake.lake_tables import Lake
+    from support.lake.synced_lake import Lake
 
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 

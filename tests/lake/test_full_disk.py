@@ -18,7 +18,7 @@ from flintmq.lake.store.store import StoreError
 from flintmq.lake.syncing.sync import SyncUnavailable
 from flintmq.lake.syncing.synced_table import PreparedTable
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake, Rows, ordered
+from support.lake.synced_lake import FORMATS, Lake, Rows, ordered
 from support.spark.spark_topics import TIME_MS, Topics
 from support.wire.mixed_topic import BIG_BYTES, CODECS, Writer, write_mixture
 

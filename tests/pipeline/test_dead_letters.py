@@ -78,11 +78,11 @@ _TOLD = {"pipeline": "p", "topic": "t", "step": "s", "partition": "0", "offset":
         ({"offset": "9" * 30}, False),
     ],
 )
-def test_a_sink_takes_the_letters_that_it_has_missed(headers: dict[str, str], admits: bool) -> None:
+def test_a_sink_takes_the_dead_letters_that_it_has_missed(headers: dict[str, str], admits: bool) -> None:
     assert DeadLetterSelection("p", ("t",), ("s",), "c", "q").admits({**_TOLD, **headers}) == admits
 
 
-def test_a_sink_that_was_never_replayed_takes_no_letter_of_a_replay() -> None:
+def test_a_sink_that_was_never_replayed_takes_no_dead_letter_of_a_replay() -> None:
     wanted = DeadLetterSelection("p", ("t",), ("s",), "c", None)
     assert wanted.admits(_TOLD)
     assert not wanted.admits({**_TOLD, "replays": "q"})

@@ -13,7 +13,7 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from flintmq.lake.audit.audit import audit
 from flintmq.lake.syncing.options import make_options
-from support.lake.lake_tables import Lake, Rows, topic_rows
+from support.lake.synced_lake import Lake, Rows, topic_rows
 from support.pipeline.pipelines import records_of
 from support.spark.spark_topics import Topics
 from support.upgrade.archives import expected, unpack

@@ -1,7 +1,7 @@
 """`lake compact` or `lake latest` in a process of its own that dies as by `kill -9`: `OPERATION ROOT FORMAT STEP`.
 
 STEP names where the driver dies, or where a worker does (the first that comes there, once), or is `none`. The tables
-are those of `support.lake.lake_locations`. Workers are forks of `support.lake.dying_daemon`.
+are those of `support.lake.table_location`. Workers are forks of `support.lake.dying_daemon`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def main(operation: str, root: str, format: str, step: str) -> None:
     from flintmq.lake.latest.latest import SUFFIX, latest
     from flintmq.lake.tables.table import Format
     from flintmq.spark.session import session
-    from support.lake.lake_files import TOPIC
-    from support.lake.lake_locations import Place
+    from support.lake.data_files import TOPIC
+    from support.lake.table_location import TableLocation
 
     settings: dict[str, object] = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
     if step in WORKER_STEPS:
@@ -51,11 +51,11 @@ def main(operation: str, root: str, format: str, step: str) -> None:
     elif step != "none":
         dying(driver_steps(operation, format)[step])
     spark = session(settings, master="local[2]")
-    source = Place(root, Format(format))
+    source = TableLocation(root, Format(format))
     if operation == "compact":
         compact(spark, source.table, source.store)
     else:
-        target = Place(root, Format(format), TOPIC + SUFFIX)
+        target = TableLocation(root, Format(format), TOPIC + SUFFIX)
         latest(spark, source.table, source.store, target.table, target.store)
     spark.stop()
 

@@ -135,7 +135,7 @@ def restore_bucket(s3: S3Server, directory: Path) -> None:
 def main(address: str, endpoint: str, format: str, file: str, kills: str) -> None:
     from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
     from flintmq.spark.session import session
-    from support.lake.lake_tables import Lake
+    from support.lake.synced_lake import Lake
 
     if kills == "1":
         settle = TopicQuarantine.settle

@@ -17,8 +17,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
 from support.broker.broker_process import BrokerProcess
 from support.lake import sync_program
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.lake.sync_program import COMMITS, DRIVER_STEPS, WORKER_STEPS
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
 
 if TYPE_CHECKING:

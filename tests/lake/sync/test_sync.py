@@ -14,8 +14,8 @@ from flintmq.client.admin.groups import committed_offsets
 from flintmq.lake.limits import SyncLimits
 from flintmq.lake.syncing.planner import SyncError, SyncGap
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.lake.s3_server import S3Server
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 

@@ -16,7 +16,7 @@ from flintmq.lake.store.store import Store, StoreError, open_store
 from flintmq.lake.tables.commit_log import CommitLog, new_id
 from flintmq.lake.tables.factory import open_table
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TopicProgress
-from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
+from support.lake.data_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake.s3_server import BUCKET, S3Server
 from support.wire.lossy_proxy import LossyProxy
 

@@ -29,8 +29,8 @@ from flintmq.lake.syncing.range_runner import RangeRunner
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
 from support.cli.terminal import Terminal
-from support.lake.lake_process import LakeProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
+from support.lake.sync_process import LakeProcess
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.pipeline.schema_registry import Registry, serving
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
 from flintmq.lake.latest.latest import SUFFIX, LatestReport, latest
 from flintmq.lake.tables.table import Format
-from support.lake.lake_files import DAY, TOPIC
-from support.lake.lake_locations import Place, next_offset
+from support.lake.data_files import DAY, TOPIC
+from support.lake.table_location import TableLocation, next_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,8 @@ class Pair:
     def __init__(self, spark: SparkSession, root: Path | str, format: Format, **options: Any) -> None:
         """`options` are those of a place."""
         self._spark = spark
-        self.source = Place(root, format, **options)
-        self.target = Place(root, format, TOPIC + SUFFIX, **options)
+        self.source = TableLocation(root, format, **options)
+        self.target = TableLocation(root, format, TOPIC + SUFFIX, **options)
         if self.source.table.state() is None:
             self.source.table.create(RAW)
         self.model: dict[tuple[int, bytes], tuple[int, bytes]] = {}

@@ -14,11 +14,11 @@ from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.factory import open_table
 from flintmq.lake.tables.table import Format, TableChange, TableState, TopicProgress
+from support.lake.data_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake.engines import read_rows
-from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 
 
-class Place:
+class TableLocation:
     def __init__(
         self,
         root: Path | str,

@@ -23,8 +23,8 @@ from flintmq.lake.tables.table import (
     TableState,
     Transform,
 )
-from support.lake.lake_files import SCHEMA, TOPIC, rows_of, write_file
-from support.lake.lake_locations import Place, progress
+from support.lake.data_files import SCHEMA, TOPIC, rows_of, write_file
+from support.lake.table_location import TableLocation, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def format(request: pytest.FixtureRequest) -> Format:
 def test_small_files_become_one_for_each_partition(
     spark: SparkSession, tmp_path: Path, format: Format
 ) -> None:
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     place.fill([5, 3])
     before = place.fill([4], partition=1)
     rows = place.rows()
@@ -67,7 +67,7 @@ def test_small_files_become_one_for_each_partition(
 
 
 def test_files_are_merged_up_to_the_target(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.PARQUET)
+    place = TableLocation(tmp_path, Format.PARQUET)
     place.fill([10])
     size = place.files()[0].size
     compact(spark, place.table, place.store, target_bytes=int(size * 3.5))
@@ -75,7 +75,7 @@ def test_files_are_merged_up_to_the_target(spark: SparkSession, tmp_path: Path) 
 
 
 def test_old_columns_become_the_tables(spark: SparkSession, tmp_path: Path, format: Format) -> None:
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     state = place.fill([1])
     wanted = SCHEMA.append(pa.field("extra", pa.string()))
     target = place.table.evolved(state, wanted)
@@ -89,7 +89,7 @@ def test_old_columns_become_the_tables(spark: SparkSession, tmp_path: Path, form
 
 
 def test_partitions_of_the_table_stay_apart(spark: SparkSession, tmp_path: Path, format: Format) -> None:
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     field = PartitionField("city", Transform.IDENTITY)
     state = place.table.create(SCHEMA, partitioning=[field])
     files = []
@@ -112,7 +112,7 @@ def test_partitions_of_the_table_stay_apart(spark: SparkSession, tmp_path: Path,
 def test_a_sync_meanwhile_loses_nothing(
     spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, other = Place(tmp_path, format), Place(tmp_path, format)
+    place, other = TableLocation(tmp_path, format), TableLocation(tmp_path, format)
     place.fill([4])
     commit, calls = place.table.commit, []
 
@@ -134,7 +134,7 @@ def test_a_sync_meanwhile_loses_nothing(
 def test_of_two_compactions_at_once_one_counts(
     spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, other = Place(tmp_path, format), Place(tmp_path, format)
+    place, other = TableLocation(tmp_path, format), TableLocation(tmp_path, format)
     place.fill([4])
     commit: list[TableChange] = []
     real = place.table.commit
@@ -152,7 +152,7 @@ def test_of_two_compactions_at_once_one_counts(
 
 
 def test_a_file_whose_rows_are_not_those_counted_is_not_merged(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.PARQUET)
+    place = TableLocation(tmp_path, Format.PARQUET)
     place.fill([2])
     victim = tmp_path / TOPIC / place.files()[0].path
     pq.write_table(pq.read_table(victim).slice(0, 9), victim)

@@ -24,8 +24,8 @@ from flintmq.lake.tables.table import (
     TopicProgress,
     Transform,
 )
+from support.lake.data_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake.engines import read_plain, read_rows
-from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
 from support.lake.s3_server import BUCKET, S3Server
 
 

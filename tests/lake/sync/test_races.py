@@ -19,8 +19,8 @@ pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 from flintmq.lake.syncing.synced_table import PreparedTable
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_process import START_TIMEOUT_S, LakeProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
+from support.lake.sync_process import START_TIMEOUT_S, LakeProcess
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import Topics, numbered
 
 ROUNDS_MAX = 100

@@ -16,19 +16,19 @@ from flintmq.lake.limits import TableLimits
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
-from support.lake.lake_files import SCHEMA, TOPIC, rows_of, write_file
-from support.lake.lake_locations import Place, progress
+from support.lake.data_files import SCHEMA, TOPIC, rows_of, write_file
+from support.lake.table_location import TableLocation, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(params=list(Format))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(tmp_path, Format(request.param))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> TableLocation:
+    return TableLocation(tmp_path, Format(request.param))
 
 
-def merged(place: Place, *, files_min: int = 2) -> list[tuple[PlannedMerge, DataFile]]:
+def merged(place: TableLocation, *, files_min: int = 2) -> list[tuple[PlannedMerge, DataFile]]:
     """Merged files that are not committed."""
     state = place.state()
     merges = plan_merges(place.files(), target_bytes=1 << 30, files_min=files_min, settings="")
@@ -36,7 +36,7 @@ def merged(place: Place, *, files_min: int = 2) -> list[tuple[PlannedMerge, Data
     return [(one, merge_files(MergeTask(merge=one, layout=layout))) for one in merges]
 
 
-def test_what_is_in_the_table_stays(place: Place) -> None:
+def test_what_is_in_the_table_stays(place: TableLocation) -> None:
     place.fill([3, 2])
     before = place.paths_in_store()
     assert clean(place.table, place.store, keep_ms=0) == []
@@ -44,7 +44,7 @@ def test_what_is_in_the_table_stays(place: Place) -> None:
     assert place.rows().num_rows == 50
 
 
-def test_a_file_that_a_sync_under_way_may_commit_stays_until_it_cannot(place: Place) -> None:
+def test_a_file_that_a_sync_under_way_may_commit_stays_until_it_cannot(place: TableLocation) -> None:
     state = place.fill([1])
     waiting = place.write(state, rows_of(range(10, 20)), 10, 20)
     assert clean(place.table, place.store, keep_ms=0) == []
@@ -59,7 +59,7 @@ def test_a_file_that_a_sync_under_way_may_commit_stays_until_it_cannot(place: Pl
     assert place.rows().column("offset").to_pylist() == list(range(30))
 
 
-def test_nothing_is_deleted_when_asked_what_would_be(place: Place) -> None:
+def test_nothing_is_deleted_when_asked_what_would_be(place: TableLocation) -> None:
     state = place.fill([1])
     late = write_file(place.store, SCHEMA, rows_of(range(5)), start=0, end=5)
     assert [one.path for one in clean(place.table, place.store, keep_ms=0, dry_run=True)] == [late.path]
@@ -67,7 +67,7 @@ def test_nothing_is_deleted_when_asked_what_would_be(place: Place) -> None:
     assert place.state() == state
 
 
-def test_files_of_another_topic_go_and_those_of_others_stay(place: Place) -> None:
+def test_files_of_another_topic_go_and_those_of_others_stay(place: TableLocation) -> None:
     place.fill([1])
     name = FileName(topic_id="ee" * 16, partition=0, start_offset=90, end_offset=95, digest="ab" * 8)
     assert place.store.put_new(data_path(name), b"of a topic that was deleted")
@@ -78,7 +78,7 @@ def test_files_of_another_topic_go_and_those_of_others_stay(place: Place) -> Non
     assert place.store.get("data/somebody.parquet") == b"else's"
 
 
-def test_a_merged_file_stays_while_its_inputs_are_there(place: Place) -> None:
+def test_a_merged_file_stays_while_its_inputs_are_there(place: TableLocation) -> None:
     place.fill([2])
     first = merged(place)
     assert clean(place.table, place.store, keep_ms=0) == []
@@ -92,7 +92,9 @@ def test_a_merged_file_stays_while_its_inputs_are_there(place: Place) -> None:
     assert place.rows().num_rows == 30
 
 
-def test_replaced_files_stay_for_those_who_read_older_versions(spark: SparkSession, place: Place) -> None:
+def test_replaced_files_stay_for_those_who_read_older_versions(
+    spark: SparkSession, place: TableLocation
+) -> None:
     place.fill([4])
     inputs = {one.path for one in place.files()}
     compact(spark, place.table, place.store)
@@ -108,7 +110,7 @@ def test_replaced_files_stay_for_those_who_read_older_versions(spark: SparkSessi
 
 
 def test_a_sync_of_many_commits_does_not_keep_all_snapshots(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG, limits=TableLimits(snapshots_kept=5))
+    place = TableLocation(tmp_path, Format.ICEBERG, limits=TableLimits(snapshots_kept=5))
     place.fill([1] * 20)
     snapshots = place.catalog.load_table(("flintmq", TOPIC)).snapshots()
     assert 5 <= len(snapshots) <= 6
@@ -119,7 +121,7 @@ def test_a_sync_of_many_commits_does_not_keep_all_snapshots(tmp_path: Path) -> N
 
 
 def test_lists_of_commits_that_were_not_made_go_after_a_day(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([1, 1])
     assert place.store.put_new("metadata/killed-m0.avro", b"of a commit that was killed")
     assert clean(place.table, place.store, keep_ms=0) == []
@@ -132,7 +134,7 @@ def test_lists_of_commits_that_were_not_made_go_after_a_day(tmp_path: Path) -> N
 
 
 def test_drafts_of_the_dead_are_deleted(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.PARQUET)
+    place = TableLocation(tmp_path, Format.PARQUET)
     place.fill([1])
     drafts = Path(place.table.location) / "_flintmq" / "drafts"
     (drafts / "dead").write_bytes(b"half")
@@ -141,12 +143,12 @@ def test_drafts_of_the_dead_are_deleted(tmp_path: Path) -> None:
         assert len(list(drafts.iterdir())) == 1
 
 
-def test_of_an_empty_table_nothing_can_be_said(place: Place) -> None:
+def test_of_an_empty_table_nothing_can_be_said(place: TableLocation) -> None:
     place.table.create(SCHEMA)
     write_file(place.store, SCHEMA, rows_of(range(5)), start=0, end=5)
     assert clean(place.table, place.store, keep_ms=0) == []
 
 
-def test_without_a_table_nothing_is_deleted(place: Place) -> None:
+def test_without_a_table_nothing_is_deleted(place: TableLocation) -> None:
     with pytest.raises(TableError, match="no table"):
         clean(place.table, place.store)

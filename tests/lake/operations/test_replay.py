@@ -22,8 +22,8 @@ from flintmq.lake.tables.table import TableChange, TableError
 from flintmq.records.compression import Codec
 from support.broker.broker_process import BrokerProcess
 from support.lake import replay_program
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.lake.replay_program import STEPS
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 

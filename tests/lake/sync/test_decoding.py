@@ -20,7 +20,7 @@ from flintmq.lake.syncing.range_runner import RangeRunner
 from flintmq.lake.syncing.sync import SyncUnavailable
 from flintmq.lake.tables.table import Conflict, TableChange, TableError
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
 
 DAY_MS = 86_400_000

@@ -14,9 +14,9 @@ from flintmq.lake.compact.compact import compact
 from flintmq.lake.latest.latest import SUFFIX, LatestReport, latest
 from flintmq.lake.latest.merge import BUCKET
 from flintmq.lake.tables.table import Format, TableChange, TableError, TableState, TopicProgress
-from support.lake.lake_files import DAY, TOPIC, TOPIC_ID
-from support.lake.lake_locations import Place
-from support.lake.lake_pairs import RAW, Pair, Record, raw_rows
+from support.lake.data_files import DAY, TOPIC, TOPIC_ID
+from support.lake.table_location import TableLocation
+from support.lake.table_pairs import RAW, Pair, Record, raw_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,10 @@ def test_a_compacted_file_across_the_progress_is_read_from_there(spark: SparkSes
 
 
 def test_shaped_rows_are_deleted_by_nothing_but_nulls(spark: SparkSession, tmp_path: Path) -> None:
-    source, target = Place(tmp_path, Format.PARQUET), Place(tmp_path, Format.PARQUET, TOPIC + SUFFIX)
+    source, target = (
+        TableLocation(tmp_path, Format.PARQUET),
+        TableLocation(tmp_path, Format.PARQUET, TOPIC + SUFFIX),
+    )
     schema = pa.schema(
         [*(RAW.field(name) for name in ("partition", "offset", "timestamp", "key")), ("n", pa.int64())]
     )

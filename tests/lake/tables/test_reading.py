@@ -15,15 +15,15 @@ from sqlalchemy.exc import OperationalError
 
 from flintmq.lake.tables.iceberg.table import IcebergTable
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError
-from support.lake.lake_files import SCHEMA, TOPIC, rows_of
-from support.lake.lake_locations import Place, progress
+from support.lake.data_files import SCHEMA, TOPIC, rows_of
+from support.lake.table_location import TableLocation, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_pyiceberg_opens_only_files_with_the_offsets_or_times_asked_for(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([10])
     table = place.catalog.load_table(("flintmq", TOPIC))
     assert len(list(table.scan().plan_files())) == 10
@@ -36,7 +36,7 @@ def test_pyiceberg_opens_only_files_with_the_offsets_or_times_asked_for(tmp_path
 
 
 def test_deltalake_opens_only_files_with_the_offsets_asked_for(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.DELTA)
+    place = TableLocation(tmp_path, Format.DELTA)
     place.fill([10])
     table = deltalake.DeltaTable(place.table.location)
     figures = pa.table(table.get_add_actions(flatten=True)).sort_by("min.offset")
@@ -51,7 +51,7 @@ def test_deltalake_opens_only_files_with_the_offsets_asked_for(tmp_path: Path) -
 
 
 def test_duckdb_and_spark_read_the_files_of_a_plain_table(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.PARQUET)
+    place = TableLocation(tmp_path, Format.PARQUET)
     state = place.fill([4])
     # Made by a sync that was killed: it is in the folder and not in the table.
     place.write(state, rows_of(range(40, 50)), 40, 50)
@@ -76,9 +76,9 @@ def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path,
     program = (
         "import sys\n"
         "from flintmq.lake.tables.table import Conflict, Format\n"
-        "from support.lake.lake_locations import Place, next_offset\n"
-        "from support.lake.lake_files import rows_of\n"
-        "place, won, lost = Place(sys.argv[1], Format(sys.argv[2])), 0, 0\n"
+        "from support.lake.table_location import TableLocation, next_offset\n"
+        "from support.lake.data_files import rows_of\n"
+        "place, won, lost = TableLocation(sys.argv[1], Format(sys.argv[2])), 0, 0\n"
         "for _ in range(200):\n"
         "    state = place.state()\n"
         "    at = next_offset(state, 0)\n"
@@ -89,7 +89,7 @@ def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path,
         "    except Conflict: lost += 1\n"
         "print(won, lost)\n"
     )
-    Place(tmp_path, format).table.create(SCHEMA)
+    TableLocation(tmp_path, format).table.create(SCHEMA)
     command = [sys.executable, "-c", program, str(tmp_path), str(format)]
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
     running = [
@@ -97,7 +97,7 @@ def test_of_processes_that_commit_at_once_each_is_told_the_truth(tmp_path: Path,
     ]
     counts = [[int(number) for number in one.communicate(timeout=100)[0].split()] for one in running]
     assert sum(won for won, _ in counts) == 20, counts
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     assert place.rows().column("offset").to_pylist() == list(range(200))
     assert len(place.files()) == 20
 
@@ -125,7 +125,7 @@ class _LosingCatalog:
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_catalog_that_does_not_answer_is_asked_again(tmp_path: Path, is_done: bool) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     state = place.fill([1])
     catalog: Any = _LosingCatalog(place.catalog, is_done=is_done)
     losing = IcebergTable(place.store, catalog, ("flintmq", TOPIC))
@@ -143,7 +143,7 @@ def test_a_catalog_that_does_not_answer_is_asked_again(tmp_path: Path, is_done: 
 
 
 def test_somebody_elses_snapshot_is_a_conflict_and_then_is_kept(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([1])
     state = place.state()
     other = place.catalog.load_table(("flintmq", TOPIC))

@@ -20,9 +20,9 @@ from flintmq.lake.clean import clean
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.tables.table import Format
 from support.lake import operation_program
-from support.lake.lake_locations import Place, next_offset
-from support.lake.lake_pairs import Pair
 from support.lake.operation_program import WORKER_STEPS, driver_steps
+from support.lake.table_location import TableLocation, next_offset
+from support.lake.table_pairs import Pair
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def killed(root: Path, format: Format) -> Run:
     return run
 
 
-def check_rows(place: Place) -> None:
+def check_rows(place: TableLocation) -> None:
     found = sorted((row["partition"], row["offset"], row["value"]) for row in place.rows().to_pylist())
     assert found == [
         (partition, offset, b"v%d" % offset)
@@ -95,7 +95,7 @@ def check_rows(place: Place) -> None:
     ]
 
 
-def check_cleaned(place: Place) -> None:
+def check_cleaned(place: TableLocation) -> None:
     """As if an hour had passed: only what counts stays."""
     clean(place.table, place.store, keep_ms=-3_600_000)
     assert place.paths_in_store() == {one.path for one in place.files()}
@@ -103,7 +103,7 @@ def check_cleaned(place: Place) -> None:
     assert clean(place.table, place.store, keep_ms=-3_600_000) == []
 
 
-def compact_through(steps: list[str], place: Place, run: Run) -> None:
+def compact_through(steps: list[str], place: TableLocation, run: Run) -> None:
     for step in steps:
         # There is something to merge again, whatever became of the last attempt.
         place.fill([3])
@@ -124,7 +124,7 @@ def latest_through(steps: list[str], pair: Pair, run: Run) -> None:
 def test_a_compaction_that_ends_at_any_step_changes_no_row(
     spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     run = here(format, lambda: compact(spark, place.table, place.store), monkeypatch)
     compact_through([*driver_steps("compact", format)], place, run)
     compact(spark, place.table, place.store)
@@ -153,7 +153,7 @@ def test_the_latest_of_keys_that_ended_at_any_step_is_made_up_for(
 def test_a_compaction_killed_at_any_step_changes_no_row(
     spark: SparkSession, tmp_path: Path, format: Format
 ) -> None:
-    place = Place(tmp_path / "lake", format)
+    place = TableLocation(tmp_path / "lake", format)
     compact_through([*driver_steps("compact", format)], place, killed(tmp_path / "lake", format))
     compact(spark, place.table, place.store)
     assert len(place.files()) == 2
@@ -182,7 +182,7 @@ def test_workers_killed_at_any_step_are_made_up_for_by_other_attempts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = tmp_path / "lake"
-    place, run = Place(root, Format.PARQUET), killed(root, Format.PARQUET)
+    place, run = TableLocation(root, Format.PARQUET), killed(root, Format.PARQUET)
     steps = [step for step in WORKER_STEPS if step.startswith("compact-")]
     compact_through(steps, place, run)
     assert len(place.files()) == 2

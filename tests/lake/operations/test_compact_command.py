@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from flintmq.cli.lake.main import command as lake
 from flintmq.lake.tables.table import Format
-from support.lake.lake_files import TOPIC, rows_of
-from support.lake.lake_locations import Place
+from support.lake.data_files import TOPIC, rows_of
+from support.lake.table_location import TableLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def run(*args: str) -> Result:
 
 @pytest.mark.parametrize("format", list(Format))
 def test_a_table_is_merged_listed_and_cleaned(spark: SparkSession, tmp_path: Path, format: Format) -> None:
-    place = Place(tmp_path, format)
+    place = TableLocation(tmp_path, format)
     state = place.fill([5])
     where = ("--to", str(tmp_path), "--format", str(format))
     done = run("compact", TOPIC, *where, "--json")
@@ -48,7 +48,7 @@ def test_a_table_is_merged_listed_and_cleaned(spark: SparkSession, tmp_path: Pat
 
 
 def test_the_latest_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    Place(tmp_path, Format.PARQUET).fill([2])
+    TableLocation(tmp_path, Format.PARQUET).fill([2])
     done = run("latest", TOPIC, "--to", str(tmp_path), "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == 7

@@ -1,4 +1,4 @@
-"""How a topic is cut into pieces, and rows are sorted into partitions: nothing lost, nothing twice."""
+"""How a topic is cut into offset ranges, and rows are sorted into partitions: nothing lost, nothing twice."""
 
 from __future__ import annotations
 

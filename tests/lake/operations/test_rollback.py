@@ -12,16 +12,16 @@ from flintmq.lake.clean import clean
 from flintmq.lake.tables.factory import NAMESPACE
 from flintmq.lake.tables.iceberg.catalogs import open_catalog
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError, TopicProgress
-from support.lake.lake_files import SCHEMA, TOPIC, TOPIC_ID, rows_of
-from support.lake.lake_locations import Place, next_offset
-from support.lake.lake_tables import Lake, topic_rows
+from support.lake.data_files import SCHEMA, TOPIC, TOPIC_ID, rows_of
+from support.lake.synced_lake import Lake, topic_rows
+from support.lake.table_location import TableLocation, next_offset
 from support.spark.spark_topics import TIME_MS, Topics
 
 if TYPE_CHECKING:
     from support.broker.broker_process import BrokerProcess
 
 
-def loaded(place: Place) -> Any:
+def loaded(place: TableLocation) -> Any:
     return place.catalog.load_table((NAMESPACE, TOPIC))
 
 
@@ -37,7 +37,7 @@ def roll_back(table: Any, snapshot_id: int) -> None:
 def test_a_table_rolled_back_goes_on_where_its_rows_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([1, 2])
     late = place.fill([3])
     roll_back(loaded(place), snapshot_ids(loaded(place))[1])
@@ -54,7 +54,7 @@ def test_a_table_rolled_back_goes_on_where_its_rows_end(
 
 
 def test_what_was_rolled_back_can_be_cleaned(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([1, 1])
     roll_back(loaded(place), snapshot_ids(loaded(place))[0])
     # It may still be rolled forward, or committed by who goes on.
@@ -67,7 +67,7 @@ def test_what_was_rolled_back_can_be_cleaned(tmp_path: Path) -> None:
 
 
 def test_a_merge_on_a_table_rolled_back_keeps_its_progress(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([2, 1])
     roll_back(loaded(place), snapshot_ids(loaded(place))[0])
     state = place.state()
@@ -81,7 +81,7 @@ def test_a_merge_on_a_table_rolled_back_keeps_its_progress(tmp_path: Path) -> No
 
 
 def test_snapshots_of_others_change_nothing_about_it(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.fill([1, 1])
     other = loaded(place)
     roll_back(other, snapshot_ids(other)[0])
@@ -93,7 +93,7 @@ def test_snapshots_of_others_change_nothing_about_it(tmp_path: Path) -> None:
 
 
 def test_rolled_back_and_forward_it_is_as_before(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     before = place.fill([1, 1])
     table = loaded(place)
     first, last = snapshot_ids(table)
@@ -105,7 +105,7 @@ def test_rolled_back_and_forward_it_is_as_before(tmp_path: Path) -> None:
 
 
 def test_of_very_many_partitions_it_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     state = place.table.create(SCHEMA)
     for at in (10, 20):
         added = place.write(state, rows_of(range(at - 10, at)), at - 10, at)
@@ -121,7 +121,7 @@ def test_of_very_many_partitions_it_is_refused_with_what_to_do(tmp_path: Path) -
 
 
 def test_behind_all_that_is_ours_it_is_refused(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.ICEBERG)
+    place = TableLocation(tmp_path, Format.ICEBERG)
     place.table.create(SCHEMA)
     other = loaded(place)
     other.append(rows_of(range(900, 903)).cast(other.schema().as_arrow()))
@@ -134,7 +134,7 @@ def test_behind_all_that_is_ours_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_deltas_restore_brings_the_progress_back_too(tmp_path: Path) -> None:
-    place = Place(tmp_path, Format.DELTA)
+    place = TableLocation(tmp_path, Format.DELTA)
     place.fill([1, 1, 1])
     deltalake.DeltaTable(place.table.location).restore(2)
     assert place.rows().column("offset").to_pylist() == list(range(20))

@@ -38,8 +38,8 @@ from flintmq.lake.syncing.row_decoder import POISON, RowDecoder
 from flintmq.lake.syncing.sync import Sync, SyncUnavailable
 from flintmq.lake.tables.partitioning import parse_partitioning
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake, topic_rows
 from support.lake.s3_server import S3Server
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.tcp_proxy import TcpProxy
 

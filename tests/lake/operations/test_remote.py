@@ -11,10 +11,10 @@ from flintmq.lake.clean import OrphanReason, clean
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.table import Conflict, Format, TableChange
-from support.lake.lake_files import rows_of
-from support.lake.lake_locations import Place, progress
-from support.lake.lake_pairs import Pair
+from support.lake.data_files import rows_of
 from support.lake.s3_server import BUCKET, S3Server
+from support.lake.table_location import TableLocation, progress
+from support.lake.table_pairs import Pair
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def where(s3: S3Server, tmp_path: Path, format: Format) -> dict[str, Any]:
 
 @pytest.mark.parametrize("format", one_of(Format.DELTA))
 def test_small_files_in_a_bucket_become_one(spark: SparkSession, where: dict[str, Any]) -> None:
-    place = Place(**where)
+    place = TableLocation(**where)
     place.fill([5])
     before = place.fill([3], partition=1)
     rows = place.rows().sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -67,7 +67,7 @@ def test_the_latest_of_keys_in_a_bucket(spark: SparkSession, where: dict[str, An
 
 @pytest.mark.parametrize("format", one_of(Format.PARQUET))
 def test_what_can_never_count_goes_from_the_bucket(where: dict[str, Any]) -> None:
-    place = Place(**where)
+    place = TableLocation(**where)
     state = place.fill([1])
     late = place.write(state, rows_of(range(10, 20)), 10, 20)
     assert clean(place.table, place.store, keep_ms=0) == [], "a sync under way may commit it"

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from flintmq.cli.main import main
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import Lake, topic_rows
+from support.lake.synced_lake import Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 
 if TYPE_CHECKING:

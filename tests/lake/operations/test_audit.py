@@ -23,7 +23,7 @@ from flintmq.lake.syncing.options import make_options
 from flintmq.lake.tables.table import TableChange, TableError
 from flintmq.protocol.maintenance import MaintenanceAction
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import FORMATS, Lake
+from support.lake.synced_lake import FORMATS, Lake
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 

@@ -21,7 +21,7 @@ import flintmq.lake
 from flintmq.cli.main import main
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
-from support.lake.lake_tables import Lake
+from support.lake.synced_lake import Lake
 from support.spark.spark_topics import Topics, numbered
 
 if TYPE_CHECKING:
