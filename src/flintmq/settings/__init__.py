@@ -20,7 +20,7 @@ from flintmq.settings.alter import (
     replacement,
 )
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
-from flintmq.settings.declaration import Dynamic, Setting, Synonym
+from flintmq.settings.declaration import BrokerSynonym, Setting, UpdateMode
 from flintmq.settings.describe import (
     ConfigEntry,
     ConfigSource,
@@ -42,11 +42,11 @@ __all__ = [
     "AlterOperation",
     "Alteration",
     "BrokerConfig",
+    "BrokerSynonym",
     "BrokerValues",
     "ConfigEntry",
     "ConfigSource",
     "ConfigSynonym",
-    "Dynamic",
     "Listener",
     "LoadedSettings",
     "LoadedValue",
@@ -54,9 +54,9 @@ __all__ = [
     "SettingKind",
     "SettingOrigin",
     "SettingsFile",
-    "Synonym",
     "TopicConfig",
     "Unit",
+    "UpdateMode",
     "alter_broker",
     "alter_topic",
     "apply_alterations",

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
-from flintmq.settings.declaration import Dynamic, Setting, nearest
+from flintmq.settings.declaration import Setting, UpdateMode, nearest
 from flintmq.settings.kinds import SettingKind
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
@@ -136,9 +136,9 @@ def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
             guess = nearest(name, BROKER_SETTINGS)
             hint = f" (did you mean {guess}?)" if guess else ""
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {name}{hint}")
-        if declared.dynamic is Dynamic.READ_ONLY:
+        if declared.dynamic is UpdateMode.READ_ONLY:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
-        if declared.dynamic is Dynamic.PER_BROKER and not per_broker:
+        if declared.dynamic is UpdateMode.PER_BROKER and not per_broker:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs at default cluster level, broker id must be specified: {name}",

@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from flintmq.errors import ConfigurationError
-from flintmq.settings.kinds import Check, SettingKind, Unit, plain_number, read_value, write_value
+from flintmq.settings.kinds import SettingKind, Unit, ValueCheck, plain_number, read_value, write_value
 
 
-class Dynamic(Enum):
+class UpdateMode(Enum):
     """Whether a broker setting can be changed while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
@@ -30,7 +30,7 @@ class Dynamic(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class BrokerSynonym:
     """A broker setting that gives a topic setting its default, `factor` converting hours or minutes to ms."""
 
     name: str
@@ -44,10 +44,10 @@ class Setting:
     default: Any
     """None where the setting may be left unset."""
     doc: str
-    check: Check | None = None
+    check: ValueCheck | None = None
     unit: Unit = Unit.NONE
-    dynamic: Dynamic = Dynamic.READ_ONLY
-    synonyms: tuple[Synonym, ...] = ()
+    dynamic: UpdateMode = UpdateMode.READ_ONLY
+    synonyms: tuple[BrokerSynonym, ...] = ()
     """Of a topic setting: the broker settings its default comes from, the first that is set."""
     aliases: tuple[str, ...] = ()
     """Other names under which it may be given."""
@@ -95,9 +95,9 @@ def setting(
     default: Any,
     *,
     doc: str,
-    check: Check | None = None,
-    dynamic: Dynamic = Dynamic.READ_ONLY,
-    synonyms: tuple[Synonym, ...] = (),
+    check: ValueCheck | None = None,
+    dynamic: UpdateMode = UpdateMode.READ_ONLY,
+    synonyms: tuple[BrokerSynonym, ...] = (),
     aliases: tuple[str, ...] = (),
     read: Callable[[str], object] | None = None,
 ) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from flintmq.settings.broker import BROKER_SETTINGS
-from flintmq.settings.declaration import Dynamic, Setting
+from flintmq.settings.declaration import Setting, UpdateMode
 from flintmq.settings.kinds import SettingKind
 from flintmq.settings.resolve import BrokerValues, broker_synonyms, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
@@ -72,7 +72,7 @@ def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) 
             declared,
             declared.format(getattr(config, declared.attribute)),
             _broker_synonyms(declared.name, broker),
-            read_only=declared.dynamic is Dynamic.READ_ONLY,
+            read_only=declared.dynamic is UpdateMode.READ_ONLY,
         )
         for declared in _selected(BROKER_SETTINGS, names)
     ]
@@ -89,7 +89,9 @@ def describe_broker_default(broker: BrokerValues, names: Collection[str] | None 
                 if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             ]
             value = broker.dynamic_default[declared.name]
-            entries.append(_entry(declared, value, synonyms, read_only=declared.dynamic is Dynamic.READ_ONLY))
+            entries.append(
+                _entry(declared, value, synonyms, read_only=declared.dynamic is UpdateMode.READ_ONLY)
+            )
     return entries
 
 

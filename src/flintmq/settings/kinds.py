@@ -39,7 +39,7 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ValueCheck:
     """A condition on a value, with the words that explain it to whoever broke it."""
 
     words: str
@@ -113,33 +113,33 @@ def plain_number(unit: Unit, text: str) -> str:
     return text if scale is None else str(round(number * scale))
 
 
-def at_least(low: float) -> Check:
-    return Check(f"at least {low}", lambda value: value >= low)
+def at_least(low: float) -> ValueCheck:
+    return ValueCheck(f"at least {low}", lambda value: value >= low)
 
 
-def between(low: float, high: float) -> Check:
-    return Check(f"between {low} and {high}", lambda value: low <= value <= high)
+def between(low: float, high: float) -> ValueCheck:
+    return ValueCheck(f"between {low} and {high}", lambda value: low <= value <= high)
 
 
-def between_or(low: int, high: int, other: int) -> Check:
-    return Check(
+def between_or(low: int, high: int, other: int) -> ValueCheck:
+    return ValueCheck(
         f"between {low} and {high}, or {other}", lambda value: low <= value <= high or value == other
     )
 
 
-def one_of(*choices: str) -> Check:
-    return Check("one of " + ", ".join(choices), lambda value: value in choices)
+def one_of(*choices: str) -> ValueCheck:
+    return ValueCheck("one of " + ", ".join(choices), lambda value: value in choices)
 
 
-def distinct_from(*choices: str) -> Check:
+def distinct_from(*choices: str) -> ValueCheck:
     """A list, empty if need be, of different words taken from `choices`."""
-    return Check(
+    return ValueCheck(
         "different items of " + ", ".join(choices),
         lambda value: len(set(value)) == len(value) and all(item in choices for item in value),
     )
 
 
-def matching(pattern: str, words: str) -> Check:
+def matching(pattern: str, words: str) -> ValueCheck:
     """A text, or a list every item of which, matches `pattern` in full."""
     expression = re.compile(pattern)
 
@@ -147,4 +147,4 @@ def matching(pattern: str, words: str) -> Check:
         items = (value,) if isinstance(value, str) else value
         return all(expression.fullmatch(item) for item in items)
 
-    return Check(words, accepts)
+    return ValueCheck(words, accepts)

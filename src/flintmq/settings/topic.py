@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.settings.declaration import Synonym, setting, settings_of
+from flintmq.settings.declaration import BrokerSynonym, setting, settings_of
 from flintmq.settings.kinds import (
     LONG_MAX,
     SettingKind,
@@ -27,8 +27,8 @@ _DAY_MS = 24 * _HOUR_MS
 _THROTTLED = matching(r"\*|([0-9]+:[0-9]+)?", "* or a list of partition:broker pairs such as 0:1,1:1")
 
 
-def _same(name: str) -> tuple[Synonym, ...]:
-    return (Synonym(name),)
+def _same(name: str) -> tuple[BrokerSynonym, ...]:
+    return (BrokerSynonym(name),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class TopicConfig:
         SettingKind.LONG,
         LONG_MAX,
         check=at_least(0),
-        synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+        synonyms=(BrokerSynonym("log.flush.interval.ms"), BrokerSynonym("log.flush.scheduler.interval.ms")),
         doc="Sync to disk at least this often while records arrive.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
@@ -253,9 +253,9 @@ class TopicConfig:
         7 * _DAY_MS,
         check=at_least(-1),
         synonyms=(
-            Synonym("log.retention.ms"),
-            Synonym("log.retention.minutes", _MINUTE_MS),
-            Synonym("log.retention.hours", _HOUR_MS),
+            BrokerSynonym("log.retention.ms"),
+            BrokerSynonym("log.retention.minutes", _MINUTE_MS),
+            BrokerSynonym("log.retention.hours", _HOUR_MS),
         ),
         doc="A segment goes once its newest record is older than this; -1 sets no limit.",
     )
@@ -281,7 +281,7 @@ class TopicConfig:
         SettingKind.LONG,
         0,
         check=at_least(0),
-        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
+        synonyms=(BrokerSynonym("log.roll.jitter.ms"), BrokerSynonym("log.roll.jitter.hours", _HOUR_MS)),
         doc="Up to this much is taken off `segment.ms`, so that partitions do not all start segments at "
         "once.",
     )
@@ -290,7 +290,7 @@ class TopicConfig:
         SettingKind.LONG,
         7 * _DAY_MS,
         check=at_least(1),
-        synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
+        synonyms=(BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", _HOUR_MS)),
         doc="A new segment starts when the current one is older than this, however small, so that retention "
         "can reach it.",
     )

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.settings.declaration import setting
-from flintmq.settings.kinds import (
-    Check,
-    SettingKind,
-    at_least,
-    between,
-)
+from flintmq.settings.kinds import SettingKind, ValueCheck, at_least, between
 from flintmq.settings.listeners import (
     DEFAULT_PORT,
     LOOPBACK,
@@ -48,7 +43,7 @@ class GeneralConfig:
         SettingKind.LIST,
         listeners_on(LOOPBACK, (DEFAULT_PORT,)),
         read=parse_listeners,
-        check=Check("at least one address", lambda value: len(value) > 0),
+        check=ValueCheck("at least one address", lambda value: len(value) > 0),
         doc="The addresses to listen on, as `NAME://host:port`. An empty host means every interface, port 0 "
         "any free port, and one name may have several addresses. The default is this machine only, on IPv4 "
         "and IPv6.",
@@ -75,7 +70,7 @@ class GeneralConfig:
         SettingKind.LIST,
         ("./flintmq-data",),
         aliases=("log.dir",),
-        check=Check("one folder", lambda value: len(value) == 1 and bool(value[0])),
+        check=ValueCheck("one folder", lambda value: len(value) == 1 and bool(value[0])),
         doc="The folder that holds the data; several are not available in this version. Kafka's default is "
         "under /tmp, which does not survive a restart of many machines.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.settings.declaration import Dynamic, setting
+from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.kinds import (
     SettingKind,
     at_least,
@@ -37,7 +37,7 @@ class MaintenanceConfig:
         SettingKind.LONG,
         15_000,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="How long compaction rests when no log needs it.",
     )
     log_cleaner_dedupe_buffer_size: int = setting(
@@ -45,7 +45,7 @@ class MaintenanceConfig:
         SettingKind.LONG,
         128 << 20,
         check=at_least(1 << 20),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="The memory for keys while a log is compacted, in a process of its own. What does not fit is left for "
         "another pass.",
     )
@@ -54,7 +54,7 @@ class MaintenanceConfig:
         SettingKind.DOUBLE,
         0.9,
         check=between(0.01, 1.0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="How full the memory for keys may get.",
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
@@ -62,7 +62,7 @@ class MaintenanceConfig:
         SettingKind.DOUBLE,
         _UNLIMITED_RATE,
         check=at_least(1),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="What compaction may read and write in a second, together.",
     )
     flint_scrub_bytes_per_second: int = setting(
@@ -70,7 +70,7 @@ class MaintenanceConfig:
         SettingKind.INT,
         4 << 20,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="How fast stored batches are read again to see whether they are still what was written; 0 is never.",
     )
     flint_scrub_interval_ms: int = setting(
@@ -78,7 +78,7 @@ class MaintenanceConfig:
         SettingKind.LONG,
         7 * 86_400_000,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="How long after the beginning of one such round the next begins.",
     )
 
@@ -94,7 +94,7 @@ class MaintenanceConfig:
         SettingKind.INT,
         86_400_000,
         check=at_least(1),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="How long the sequence numbers of an idle producer are remembered.",
     )
     num_recovery_threads_per_data_dir: int = setting(

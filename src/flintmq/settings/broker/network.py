@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.settings.declaration import Dynamic, setting
-from flintmq.settings.kinds import (
-    INT_MAX,
-    Check,
-    SettingKind,
-    at_least,
-    between_or,
-)
+from flintmq.settings.declaration import UpdateMode, setting
+from flintmq.settings.kinds import INT_MAX, SettingKind, ValueCheck, at_least, between_or
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +47,7 @@ class NetworkConfig:
         "queued.max.request.bytes",
         SettingKind.LONG,
         128 << 20,
-        check=Check("at least 1, or -1 for no limit", lambda value: value >= 1 or value == -1),
+        check=ValueCheck("at least 1, or -1 for no limit", lambda value: value >= 1 or value == -1),
         doc="Memory for all requests that are still arriving or wait their turn, counted by the bytes that "
         "have really come. Beyond it the largest stop being read for a while. Kafka sets no limit by "
         "default.",
@@ -70,7 +64,7 @@ class NetworkConfig:
         SettingKind.INT,
         INT_MAX,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="Connections to this broker; beyond it new ones are closed.",
     )
     max_connections_per_ip: int = setting(
@@ -78,7 +72,7 @@ class NetworkConfig:
         SettingKind.INT,
         INT_MAX,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="Connections from one address; beyond it new ones are closed.",
     )
     connections_max_idle_ms: int = setting(

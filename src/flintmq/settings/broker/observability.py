@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.settings.declaration import Dynamic, setting
+from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.kinds import (
     SettingKind,
     at_least,
@@ -36,7 +36,7 @@ class ObservabilityConfig:
         aliases=("log_level",),
         read=_read_level,
         check=one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
-        dynamic=Dynamic.PER_BROKER,
+        dynamic=UpdateMode.PER_BROKER,
         doc="How much the broker logs: DEBUG, INFO, WARNING, ERROR or CRITICAL. Single modules are set apart by "
         "the resource BROKER_LOGGER.",
     )
@@ -90,7 +90,7 @@ class ObservabilityConfig:
         SettingKind.INT,
         1000,
         check=at_least(0),
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc="Partitions that have metrics of their own; the sizes of the rest are told as one sum.",
     )
     flint_profile: bool = setting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flintmq.settings.declaration import Dynamic, setting
+from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.kinds import (
     LONG_MAX,
     SettingKind,
@@ -24,7 +24,7 @@ def _topic_default(name: str, topic_name: str, default: Any = _UNSET) -> Any:
         topic.kind,
         topic.default if default is _UNSET else default,
         check=topic.check,
-        dynamic=Dynamic.CLUSTER_WIDE,
+        dynamic=UpdateMode.CLUSTER_WIDE,
         doc=f"`{topic_name}` of every topic that does not set it. {topic.doc}",
     )
 
