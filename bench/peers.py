@@ -35,8 +35,8 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one broker lives: a folder of its own and ports that were free a moment ago."""
+class BrokerHome:
+    """Where one broker lives: a directory of its own and ports that were free a moment ago."""
 
     folder: str
     port: int
@@ -47,11 +47,11 @@ class Peer(ABC):
     name: str
 
     @abstractmethod
-    def prepare(self, place: Place) -> None:
+    def prepare(self, home: BrokerHome) -> None:
         """Make ready what must exist before the first start."""
 
     @abstractmethod
-    def command(self, place: Place) -> Sequence[str]: ...
+    def command(self, home: BrokerHome) -> Sequence[str]: ...
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]: ...
@@ -65,12 +65,12 @@ class FlintPeer(Peer):
         self._package = package
         self._python = python
 
-    def prepare(self, place: Place) -> None:
-        os.makedirs(place.folder, exist_ok=True)
+    def prepare(self, home: BrokerHome) -> None:
+        os.makedirs(home.folder, exist_ok=True)
 
-    def command(self, place: Place) -> Sequence[str]:
-        data = os.path.join(place.folder, "data")
-        return [self._python, "-m", "flintmq", "serve", "--port", str(place.port), "--data-dir", data]
+    def command(self, home: BrokerHome) -> Sequence[str]:
+        data = os.path.join(home.folder, "data")
+        return [self._python, "-m", "flintmq", "serve", "--port", str(home.port), "--data-dir", data]
 
     def environment(self) -> Mapping[str, str]:
         # The shell's own settings would make two runs differ, and so would a start without bytecode.
@@ -129,12 +129,12 @@ class KafkaPeer(Peer):
             fetch_kafka(libs)
         return cls(java=java, libs=libs, java_options=java_options)
 
-    def prepare(self, place: Place) -> None:
-        os.makedirs(place.folder, exist_ok=True)
-        with open(_properties(place), "w") as file:
-            file.write(kafka_settings(place))
+    def prepare(self, home: BrokerHome) -> None:
+        os.makedirs(home.folder, exist_ok=True)
+        with open(_properties(home), "w") as file:
+            file.write(kafka_settings(home))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["--standalone", f"--cluster-id={cluster_id}", "--config", _properties(place)]
+        arguments = ["--standalone", f"--cluster-id={cluster_id}", "--config", _properties(home)]
         done = subprocess.run(
             [*self._java, "kafka.tools.StorageTool", "format", *arguments],
             env=self.environment(),
@@ -145,8 +145,8 @@ class KafkaPeer(Peer):
         if done.returncode != 0:
             raise CannotRun(f"Kafka could not format its folder:\n{_end_of(done)}")
 
-    def command(self, place: Place) -> Sequence[str]:
-        return [*self._java, "kafka.Kafka", _properties(place)]
+    def command(self, home: BrokerHome) -> Sequence[str]:
+        return [*self._java, "kafka.Kafka", _properties(home)]
 
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, "CLASSPATH": os.path.join(self._libs, "*")}
@@ -172,9 +172,9 @@ def fetch_kafka(libs: str) -> None:
         raise CannotRun(f"Maven could not fetch Kafka {KAFKA_VERSION}:\n{_end_of(done)}")
 
 
-def kafka_settings(place: Place) -> str:
+def kafka_settings(home: BrokerHome) -> str:
     """One node that is broker and controller; internal topics with one replica, since there is one node."""
-    listeners = f"PLAINTEXT://127.0.0.1:{place.port},CONTROLLER://127.0.0.1:{place.second_port}"
+    listeners = f"PLAINTEXT://127.0.0.1:{home.port},CONTROLLER://127.0.0.1:{home.second_port}"
     settings = {
         "process.roles": "broker,controller",
         "node.id": "0",
@@ -182,8 +182,8 @@ def kafka_settings(place: Place) -> str:
         "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{place.second_port}",
-        "log.dirs": os.path.join(place.folder, "data"),
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{home.second_port}",
+        "log.dirs": os.path.join(home.folder, "data"),
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -197,5 +197,5 @@ def _end_of(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stdout + done.stderr)[-1000:]
 
 
-def _properties(place: Place) -> str:
-    return os.path.join(place.folder, "server.properties")
+def _properties(home: BrokerHome) -> str:
+    return os.path.join(home.folder, "server.properties")

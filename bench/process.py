@@ -17,7 +17,7 @@ from typing import Final
 from bench import machine
 from bench.figures import Cost
 from bench.machine import Cores
-from bench.peers import Peer, Place
+from bench.peers import BrokerHome, Peer
 from bench.wire import Connection
 from flintmq.errors import ProtocolError
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
@@ -37,18 +37,18 @@ class Broker:
     def __init__(self, peer: Peer, folder: str, cores: Cores) -> None:
         self.peer = peer
         self.cores = cores
-        self.place = Place(folder, *_free_ports(2))
+        self.home = BrokerHome(folder, *_free_ports(2))
         self._log = os.path.join(folder, "broker.log")
         self._process: subprocess.Popen[bytes] | None = None
-        peer.prepare(self.place)
+        peer.prepare(self.home)
 
     @property
     def port(self) -> int:
-        return self.place.port
+        return self.home.port
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.place.port}"
+        return f"127.0.0.1:{self.home.port}"
 
     @property
     def pid(self) -> int:
@@ -83,7 +83,7 @@ class Broker:
 
     def close(self) -> None:
         self.kill()
-        shutil.rmtree(self.place.folder, ignore_errors=True)
+        shutil.rmtree(self.home.folder, ignore_errors=True)
 
     def __enter__(self) -> Broker:
         return self
@@ -106,7 +106,7 @@ class Broker:
         try:
             with open(self._log, "ab") as log:
                 return subprocess.Popen(
-                    self.peer.command(self.place),
+                    self.peer.command(self.home),
                     env=self.peer.environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,

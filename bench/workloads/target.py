@@ -92,7 +92,7 @@ class Target:
     @contextmanager
     def fresh(self) -> Iterator[tuple[Target, float]]:
         """Another broker of the same kind in an empty folder, and the seconds it took to start."""
-        folder = os.path.join(os.path.dirname(self.broker.place.folder), f"fresh-{next(_names)}")
+        folder = os.path.join(os.path.dirname(self.broker.home.folder), f"fresh-{next(_names)}")
         with Broker(self.broker.peer, folder, self.broker.cores) as broker:
             start_s = broker.start()
             yield Target(broker, self.scale, self.recovery_gb, self.costs), start_s

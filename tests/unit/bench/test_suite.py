@@ -12,7 +12,7 @@ import pytest
 from bench import machine
 from bench.__main__ import main
 from bench.figures import Figure, Kind
-from bench.peers import FlintPeer, Place, kafka_settings
+from bench.peers import BrokerHome, FlintPeer, kafka_settings
 from bench.process import Broker
 from bench.suite import Plan, run
 from bench.workloads import WORKLOADS, Target, Workload
@@ -102,7 +102,9 @@ def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_kafka_is_one_node_on_the_given_ports() -> None:
-    settings = dict(line.split("=", 1) for line in kafka_settings(Place("/data", 1111, 2222)).splitlines())
+    settings = dict(
+        line.split("=", 1) for line in kafka_settings(BrokerHome("/data", 1111, 2222)).splitlines()
+    )
     assert settings["process.roles"] == "broker,controller"
     assert "PLAINTEXT://127.0.0.1:1111" in settings["advertised.listeners"]
     assert settings["controller.quorum.bootstrap.servers"] == "127.0.0.1:2222"
