@@ -28,7 +28,7 @@ _HOMES = {
     "ControlledClock": "clock",
     "Fault": "faults",
     "Faults": "faults",
-    "Record": "content",
+    "Record": "broker_state",
     "RequestLog": "request_log",
     "SeenRequest": "request_log",
     "Snapshot": "snapshot",
