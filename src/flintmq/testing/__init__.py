@@ -2,7 +2,7 @@
 
     broker.Broker     the broker and everything a test may do with it
     plugin            the same as pytest fixtures
-    faults            the script of what goes wrong; interception, failure_plan and error_responses carry it out
+    faults            the script of what goes wrong; interceptor, fault_plan and error_responses carry it out
     clock             the broker's wall time
     snapshot          its state, taken and put back
 

@@ -1,4 +1,4 @@
-"""All shards of one internal topic: which of them a name belongs to, and who waits for their replies.
+"""All shards of one internal topic: which of them a name belongs to, and which calls wait for their responses.
 
 The topic is made when somebody first needs it. Its shards follow the partitions of the image: they come with them,
 are loaded by themselves, and go with them.
@@ -178,7 +178,7 @@ class Coordinator(Generic[M]):
         return token
 
     def each(self, decide: Callable[[M], Sequence[Decision]]) -> None:
-        """Let every machine that is loaded decide something that nobody waits for."""
+        """Let every machine that is loaded decide something that no call waits for."""
         for shard in self._shards.values():
             shard.carry_out(decide)
 

@@ -1,11 +1,11 @@
-"""What a coordinator is: a state machine that decides, and is told by records what it has decided.
+"""What a coordinator is: a state machine that decides, and changes by the records it has decided on.
 
-A decision is records, replies and timers, as plain values. The records are appended to the machine's partition and
-applied in the same step of the loop; the replies go out when the high watermark has passed them. What lives in
-records is changed by `apply` alone, so that a machine loaded from its partition is the one that wrote it; what does
-not (who waits, who was heard of when) is the machine's own, and is lost with the process.
+A decision is records, responses and timers, as plain values. The records are appended to the machine's partition and
+applied in the same step of the loop; the responses are sent when the high watermark has passed the records. State
+that is in records is changed by `apply` alone, so that a machine loaded from its partition is the one that wrote it;
+other state (calls that wait, times of the last heartbeats) is the machine's own, and is lost with the process.
 
-Machines do no I/O and know no clock: the time, the member ids and the producer ids come with the question.
+Machines do no I/O and know no clock: the time, the member ids and the producer ids are arguments of a call.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 
 Token = int
-"""A request that waits for its reply. 0 is nobody's."""
+"""A call that waits for its response. 0 stands for none."""
 NOBODY: Token = 0
 
 TimerKey = Hashable
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of the internal topic; without a value it takes away what its key stands for."""
+    """A record of the internal topic; without a value it is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -39,7 +39,7 @@ class StoredRecord(NamedTuple):
     offset: int
     timestamp: int
     producer_id: int = -1
-    """Whose transaction it is part of; -1 outside of any."""
+    """The producer of its transaction; -1 outside of any."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Decision:
     producer: tuple[int, int] | None = None
     """The producer id and epoch whose transaction the records are part of."""
     failed: Callable[[ErrorCode], Decision] | None = None
-    """What to do instead of `replies` and `timers` if the records could not be written. Its own are replies and
+    """What to do instead of `responses` and `timers` if the records could not be written. It returns responses and
     timers only."""
 
     def respond(self, token: Token, message: Message) -> Decision:
@@ -61,7 +61,7 @@ class Decision:
         return self
 
     def join(self, other: Decision) -> Decision:
-        """Both, this one first."""
+        """Add another decision to this one."""
         self.records += other.records
         self.responses += other.responses
         self.timers.update(other.timers)
@@ -70,15 +70,15 @@ class Decision:
 
 class CoordinatorMachine(Protocol):
     def apply(self, stored: StoredRecord) -> None:
-        """A record is in the partition: one that was just decided, or one of those that are loaded."""
+        """Apply a record of the partition: one that was just decided, or one that is loaded."""
         ...
 
     def end_transaction(self, producer_id: int, offset: int, *, committed: bool) -> None:
-        """A marker is in the partition: what was applied for this producer counts from now on, or never did."""
+        """Apply a marker of the partition: what was applied for this producer counts from now on, or is dropped."""
         ...
 
     def loaded(self, now_ms: int) -> Decision:
-        """All records are applied: the timers that these call for."""
+        """Return the timers that the loaded state needs, after all records are applied."""
         ...
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision: ...

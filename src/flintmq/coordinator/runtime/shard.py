@@ -1,8 +1,8 @@
 """One partition of an internal topic, and the machine that its records make.
 
-    call → decide → append → apply → (high watermark) → replies
+    call → decide → append → apply → (high watermark) → responses
 
-Everything up to the replies happens in one step of the loop, so two decisions never see the same state. A machine
+Everything up to the responses happens in one step of the loop, so two decisions never see the same state. A machine
 whose records could not be read is not asked; one whose partition is gone, or has failed, is thrown away with it.
 """
 
@@ -53,7 +53,7 @@ class CoordinatorShard(Generic[M]):
         fail: Callable[[Token, ErrorCode], object],
         settled: Callable[[CoordinatorShard[M], Decision], object] | None = None,
     ) -> None:
-        """`settled` is told of each decision whose records are safe, before its replies go."""
+        """`settled` is called with each decision whose records are safe, before its responses are sent."""
         self.partition = partition
         self.machine = machine
         self.state = ShardState.LOADING
@@ -101,7 +101,7 @@ class CoordinatorShard(Generic[M]):
         self._pending.clear()
 
     def check(self) -> None:
-        """RequestError if it cannot be asked now."""
+        """Raise RequestError if it cannot be called now."""
         if self.state is ShardState.LOADING:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is being loaded.")
         if (
@@ -209,7 +209,7 @@ class CoordinatorShard(Generic[M]):
             self._fail(token, code)
 
     def _respond_when_visible(self, responses: list[tuple[Token, Message]]) -> None:
-        """What a reply rests on, its own records and those it saw, must be as safe as the topic promises."""
+        """Send responses once the records they depend on, written or read, are as safe as the topic promises."""
 
         def settle(failure: str | None) -> None:
             for token, message in responses:
