@@ -162,7 +162,7 @@ def test_a_run_outlives_its_broker(spark: SparkSession, tmp_path: Path, topic: s
 def test_a_status_outlives_its_process_and_says_so(tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoint")
     with Control(folder, "orders") as control:
-        control.tell("running", {"dead_letters": 0, "sinks": {}})
+        control.report("running", {"dead_letters": 0, "sinks": {}})
         told = read_status(folder)
         assert told is not None
         assert told["state"] == "running"

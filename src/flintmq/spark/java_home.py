@@ -148,8 +148,8 @@ def _version_of(home: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = re.search(r'version "([^"]+)"', done.stderr)
-    return said[1] if said and done.returncode == 0 else None
+    output = re.search(r'version "([^"]+)"', done.stderr)
+    return output[1] if output and done.returncode == 0 else None
 
 
 def _has_vectors(home: str) -> bool:

@@ -230,7 +230,7 @@ def test_a_kill_between_table_and_quarantine_is_made_up_for(
     topics.write(topic, [*json_records(0, 3), BAD])
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS}
     with lake.open(topic, **options) as sync, monkeypatch.context() as patched:
-        patched.setattr("flintmq.lake.syncing.quarantine.TableQuarantine.settle", _die)
+        patched.setattr("flintmq.lake.syncing.quarantine.TableQuarantine.complete", _die)
         with pytest.raises(KeyboardInterrupt):
             sync.run()
     assert len(lake.rows(topic)) == 3
@@ -277,7 +277,7 @@ def test_a_table_changed_between_plan_and_commit_is_planned_again(
         outcome = sync.run()
     assert meddle == ["done"]
     assert outcome.rows == 10
-    assert "flintmq_lake_conflicts_total" in sync.figures.text()
+    assert "flintmq_lake_conflicts_total" in sync.metrics.text()
     assert len(lake.rows(topic)) == 20
     assert lake.state(topic).properties["flintmq.test"] == "1"
 

@@ -82,7 +82,7 @@ def test_who_loses_is_done_when_the_other_came_as_far_as_it_wanted(
     monkeypatch.setattr(PreparedTable, "commit", too_late)
     with lake.open(topic) as sync:
         assert sync.run().commits == []
-        assert parse(sync.figures.text()).total("flintmq_lake_conflicts_total") == 1
+        assert parse(sync.metrics.text()).total("flintmq_lake_conflicts_total") == 1
         assert len(lake.rows(topic)) == 10
         assert sync.run().rows == 10
     assert [row["offset"] for row in lake.rows(topic)] == list(range(20))

@@ -20,8 +20,8 @@ _BEFORE, _AFTER = False, True
 DRIVER_STEPS: dict[str, tuple[str, bool]] = {
     "planned": ("flintmq.lake.syncing.range_runner:RangeRunner.run", _BEFORE),
     "written": ("flintmq.lake.syncing.range_runner:RangeRunner.run", _AFTER),
-    "committed": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _BEFORE),
-    "settled": ("flintmq.lake.syncing.quarantine:TableQuarantine.settle", _AFTER),
+    "committed": ("flintmq.lake.syncing.quarantine:TableQuarantine.complete", _BEFORE),
+    "settled": ("flintmq.lake.syncing.quarantine:TableQuarantine.complete", _AFTER),
     "told": ("flintmq.lake.syncing.sync:set_offsets", _AFTER),
 }
 """And in the middle of a commit, which each format has its own of."""

@@ -138,15 +138,15 @@ def main(address: str, endpoint: str, format: str, file: str, kills: str) -> Non
     from support.lake.synced_lake import Lake
 
     if kills == "1":
-        settle = TopicQuarantine.settle
+        complete = TopicQuarantine.complete
 
         def die(self: TopicQuarantine, pending: Any) -> None:
             # The table still names the files of its previous commit when a sync begins.
             if pending.progress.next_offsets[0] > ROUND:
                 os.kill(os.getpid(), signal.SIGKILL)
-            settle(self, pending)
+            complete(self, pending)
 
-        TopicQuarantine.settle = die  # type: ignore[method-assign]
+        TopicQuarantine.complete = die  # type: ignore[method-assign]
     spark = session({"spark.driver.memory": "1g", "spark.log.level": "ERROR"}, master="local[2]")
     settings = {
         "endpoint": endpoint,

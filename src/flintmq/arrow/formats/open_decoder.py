@@ -101,10 +101,12 @@ def _protobuf(schema: object, schema_file: str | None, message: str | None) -> D
 
     if schema_file is not None:
         data = _read(schema_file)
-        folder = os.path.dirname(os.path.abspath(schema_file))
+        directory = os.path.dirname(os.path.abspath(schema_file))
         if schema_file.endswith(".proto"):
             name = os.path.basename(schema_file)
-            files = compile_text(_text(data, schema_file), lambda other: _imported(folder, other), name=name)
+            files = compile_text(
+                _text(data, schema_file), lambda other: _imported(directory, other), name=name
+            )
         else:
             files = completed(data)
     elif isinstance(schema, bytes):
@@ -121,13 +123,13 @@ def _json_columns(text: str) -> pa.Schema:
     return json_schema.parse(text) if text.lstrip().startswith("{") else ddl.parse(text)
 
 
-def _imported(folder: str, name: str) -> str | None:
+def _imported(directory: str, name: str) -> str | None:
     """Beside the file, or where its folders begin: an import names the way from there."""
-    for _ in range(len(folder.split(os.sep))):
-        path = os.path.join(folder, name)
+    for _ in range(len(directory.split(os.sep))):
+        path = os.path.join(directory, name)
         if os.path.isfile(path):
             return _text(_read(path), path)
-        folder = os.path.dirname(folder)
+        directory = os.path.dirname(directory)
     return None
 
 

@@ -87,8 +87,8 @@ class HttpSchemaRegistry:
                     f"More than {self.unknown_max} different schema ids are not known to {self._shown}: "
                     "these records do not seem to be framed, or belong to another registry. Decode them otherwise"
                 )
-            answer = self._get(f"/schemas/ids/{schema_id}")
-            self._known[schema_id] = None if answer is None else self._registered(answer)
+            response = self._get(f"/schemas/ids/{schema_id}")
+            self._known[schema_id] = None if response is None else self._registered(response)
         return self._known[schema_id]
 
     def ids_of(self, subject: str) -> list[int]:
@@ -100,20 +100,20 @@ class HttpSchemaRegistry:
             )
         ids = []
         for version in versions:
-            answer = self._get(f"/subjects/{quoted}/versions/{version}")
+            response = self._get(f"/subjects/{quoted}/versions/{version}")
             # A version may be deleted between the two questions.
-            if answer is not None:
-                ids.append(int(_member(answer, "id")))
-                self._known[ids[-1]] = self._registered(answer)
+            if response is not None:
+                ids.append(int(_member(response, "id")))
+                self._known[ids[-1]] = self._registered(response)
         return ids
 
-    def _registered(self, answer: Any) -> RegisteredSchema:
-        text, references = str(_member(answer, "schema")), dict[str, str]()
-        self._add_references(answer, references)
-        return RegisteredSchema(_kind(answer), text, references)
+    def _registered(self, response: Any) -> RegisteredSchema:
+        text, references = str(_member(response, "schema")), dict[str, str]()
+        self._add_references(response, references)
+        return RegisteredSchema(_kind(response), text, references)
 
-    def _add_references(self, answer: Any, found: dict[str, str]) -> None:
-        for one in answer.get("references") or ():
+    def _add_references(self, response: Any, found: dict[str, str]) -> None:
+        for one in response.get("references") or ():
             name, subject, version = (str(_member(one, key)) for key in ("name", "subject", "version"))
             if name in found:
                 continue
@@ -146,8 +146,8 @@ class HttpSchemaRegistry:
             if attempt:
                 time.sleep(self.first_pause_s * 4 ** (attempt - 1))
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-                    return self._parsed(answer.read(_ANSWER_BYTES_MAX + 1))
+                with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+                    return self._parsed(response.read(_ANSWER_BYTES_MAX + 1))
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code == 404 and _is_registrys(error.read(_ANSWER_BYTES_MAX)):
@@ -216,14 +216,14 @@ def _is_registrys(body: bytes) -> bool:
         return False
 
 
-def _member(answer: Any, name: str) -> Any:
-    if not isinstance(answer, dict) or name not in answer:
+def _member(response: Any, name: str) -> Any:
+    if not isinstance(response, dict) or name not in response:
         raise RegistryError(f"What the registry says of a schema lacks {name!r}: it is no schema registry")
-    return answer[name]
+    return response[name]
 
 
-def _kind(answer: Any) -> SchemaType:
-    named = str(answer.get("schemaType") or "AVRO").lower()
+def _kind(response: Any) -> SchemaType:
+    named = str(response.get("schemaType") or "AVRO").lower()
     try:
         return SchemaType(named)
     except ValueError:

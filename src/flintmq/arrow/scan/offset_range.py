@@ -37,25 +37,25 @@ class OffsetRange(NamedTuple):
 def split(
     ranges: Sequence[OffsetRange], *, records_max: int | None = None, count_min: int | None = None
 ) -> list[OffsetRange]:
-    """Pieces of at most `records_max` offsets, and at least `count_min` of them if there are so many offsets.
+    """Split ranges into parts of at most `records_max` offsets, and into at least `count_min` if there are as many.
 
-    The pieces that `count_min` asks for go to the largest ranges, so that all become nearly equal.
+    The parts that `count_min` asks for go to the largest ranges, so that all become nearly equal.
     """
-    pieces = [one for one in ranges if one.size > 0]
+    parts = [one for one in ranges if one.size > 0]
     if records_max is not None:
         # The limit on tasks comes before the limit on records.
-        total = sum(one.size for one in pieces)
+        total = sum(one.size for one in parts)
         records_max = max(records_max, -(-total // TASKS_MAX))
-        pieces = [piece for one in pieces for piece in one.cut(-(-one.size // records_max))]
-    if count_min is None or len(pieces) >= count_min:
-        return pieces
-    counts = [1] * len(pieces)
-    largest = [(-one.size, at) for at, one in enumerate(pieces)]
+        parts = [part for one in parts for part in one.cut(-(-one.size // records_max))]
+    if count_min is None or len(parts) >= count_min:
+        return parts
+    counts = [1] * len(parts)
+    largest = [(-one.size, at) for at, one in enumerate(parts)]
     heapq.heapify(largest)
-    for _ in range(min(count_min, TASKS_MAX) - len(pieces)):
+    for _ in range(min(count_min, TASKS_MAX) - len(parts)):
         if not largest or -largest[0][0] <= 1:
             break
         _, at = largest[0]
         counts[at] += 1
-        heapq.heapreplace(largest, (-pieces[at].size // counts[at], at))
-    return [piece for one, count in zip(pieces, counts, strict=True) for piece in one.cut(count)]
+        heapq.heapreplace(largest, (-parts[at].size // counts[at], at))
+    return [part for one, count in zip(parts, counts, strict=True) for part in one.cut(count)]

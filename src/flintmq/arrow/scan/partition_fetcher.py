@@ -83,11 +83,11 @@ class PartitionFetcher:
             self._send(request)
         assert self._sent_on is not None
         connection, self._sent_on = self._sent_on, None
-        answer = connection.receive(
+        response = connection.receive(
             FetchResponse, self._client.request_timeout_s + request.max_wait_ms / 1000
         )
-        check(answer.error_code)
-        found = [one for topic in answer.responses for one in topic.partitions]
+        check(response.error_code)
+        found = [one for topic in response.responses for one in topic.partitions]
         if len(found) != 1 or found[0].partition_index != self._partition:
             raise ProtocolError(f"the broker's answer is not about {self._topic}-{self._partition} alone")
         check(found[0].error_code, what=f"{self._topic}-{self._partition}")

@@ -231,22 +231,22 @@ class Planner:
         """
         task_bytes = self._options.limits.task_bytes
         found = self._segments.find(ranges)
-        pieces: list[OffsetRange] = []
+        parts: list[OffsetRange] = []
         for one in ranges:
             partition = (one.topic, one.partition)
             expected = (bytes_per_offset or {}).get(partition)
             if partition not in found:
-                pieces += one.cut(ceil(one.size * (expected or 0.0) / task_bytes))
+                parts += one.cut(ceil(one.size * (expected or 0.0) / task_bytes))
                 continue
             files = found[partition].files
             for left in recent(one, files, since_ms):
                 if self._is_split_by_bytes:
-                    pieces += cut_by_bytes(left, files, task_bytes=task_bytes, bytes_per_offset=expected)
+                    parts += cut_by_bytes(left, files, task_bytes=task_bytes, bytes_per_offset=expected)
                 else:
-                    pieces.append(left)
+                    parts.append(left)
         options = self._options
-        pieces = split(pieces, records_max=options.records_per_task_max, count_min=options.tasks_min)
-        return [with_files(one, found.get((one.topic, one.partition))) for one in pieces]
+        parts = split(parts, records_max=options.records_per_task_max, count_min=options.tasks_min)
+        return [with_files(one, found.get((one.topic, one.partition))) for one in parts]
 
 
 def check_bound(bound: Bound | None, partitions: Sequence[TopicPartition], *, way: str) -> None:

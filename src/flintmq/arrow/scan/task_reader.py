@@ -60,7 +60,7 @@ class _TaskReader:
                     yield from self._read(segment, file)
             yield from self._fetched(self._wanted.end)
         finally:
-            self._tell()
+            self._report()
 
     def _fetched(self, until: int) -> Iterator[pa.RecordBatch]:
         if self._position < until:
@@ -104,7 +104,7 @@ class _TaskReader:
             yield from bounded_slices(part.batch, self._options.limits)
             self._position = part.next_offset
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._failures:
             logger.log(
                 logging.WARNING if self._options.segments is Segments.ALWAYS else logging.INFO,

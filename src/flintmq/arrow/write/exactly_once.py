@@ -75,8 +75,8 @@ class ExactlyOnce:
 
     def _holds(self, entry: LedgerEntry) -> bool:
         """Whether a decision that is not finished can still be carried out; if it cannot, it is voided."""
-        fates = self._fates(entry.transactions)
-        verdict = judge(fates.values())
+        outcomes = self._outcomes(entry.transactions)
+        verdict = judge(outcomes.values())
         if verdict is BatchVerdict.COMMIT:
             return True
         if verdict is BatchVerdict.TORN:
@@ -84,8 +84,8 @@ class ExactlyOnce:
             if self._ledger.last(entry.query) == entry._replace(is_void=True):
                 return False
             if not self._rewrites_torn:
-                raise _torn(entry, fates)
-        logger.warning("batch %d of %s is written anew: %s", entry.batch, entry.query, _counted(fates))
+                raise _torn(entry, outcomes)
+        logger.warning("batch %d of %s is written anew: %s", entry.batch, entry.query, _counted(outcomes))
         # Before anything is written: whoever comes next must not look for the old transactions.
         self._ledger.void(entry)
         return False
@@ -126,18 +126,20 @@ class ExactlyOnce:
         """A decision of an earlier run: carry out what is left of it."""
         if entry.finished or entry.batch > batch:
             return
-        fates = self._fates(entry.transactions)
-        if judge(fates.values()) is not BatchVerdict.COMMIT:
-            raise _torn(entry, fates)
-        self._carry_out(entry, [one for one, fate in fates.items() if fate is TransactionOutcome.OPEN])
+        outcomes = self._outcomes(entry.transactions)
+        if judge(outcomes.values()) is not BatchVerdict.COMMIT:
+            raise _torn(entry, outcomes)
+        self._carry_out(
+            entry, [one for one, outcome in outcomes.items() if outcome is TransactionOutcome.OPEN]
+        )
         self._fence_others(entry.query)
 
     def _carry_out(self, entry: LedgerEntry, opened: Sequence[OpenedTransaction]) -> None:
         refused = end(self._client, opened, committed=True)
         if refused:
-            fates = self._fates(entry.transactions)
-            if judge(fates.values()) is not BatchVerdict.COMMIT:
-                raise _torn(entry, fates)
+            outcomes = self._outcomes(entry.transactions)
+            if judge(outcomes.values()) is not BatchVerdict.COMMIT:
+                raise _torn(entry, outcomes)
             raise WriteError(
                 f"batch {entry.batch} of {entry.query} is decided and could not be finished: "
                 f"{next(iter(refused.values()))}; start the query again to finish it"
@@ -147,11 +149,11 @@ class ExactlyOnce:
     def _check_open(self, query: str, batch: int, opened: Sequence[OpenedTransaction]) -> None:
         """Before the decision: after it, one that is lost tears the batch."""
         described = describe(self._client, [one.id for one in opened])
-        fates = outcomes_of(opened, described)
-        if any(fate is not TransactionOutcome.OPEN for fate in fates.values()):
+        outcomes = outcomes_of(opened, described)
+        if any(outcome is not TransactionOutcome.OPEN for outcome in outcomes.values()):
             raise WriteError(
-                f"batch {batch} of {query} took too long, or was run twice at a time: {_counted(fates)}; nothing of "
-                "it is visible. Start the query again; if it happens again make its batches smaller "
+                f"batch {batch} of {query} took too long, or was run twice at a time: {_counted(outcomes)}; nothing "
+                "of it is visible. Start the query again; if it happens again make its batches smaller "
                 "(maxOffsetsPerTrigger), or let the broker wait longer (transaction.max.timeout.ms)"
             )
         timeout_ms = min(described[one.id].timeout_ms for one in opened)
@@ -181,7 +183,7 @@ class ExactlyOnce:
 
     # ---- both
 
-    def _fates(
+    def _outcomes(
         self, transactions: Sequence[OpenedTransaction]
     ) -> dict[OpenedTransaction, TransactionOutcome]:
         return outcomes_of(transactions, describe(self._client, [one.id for one in transactions]))
@@ -204,20 +206,24 @@ class ExactlyOnce:
             logger.warning("what lost attempts of %s have left open stays so for now: %s", query, error)
 
 
-def _counted(fates: dict[OpenedTransaction, TransactionOutcome]) -> str:
-    counts = {fate: sum(1 for one in fates.values() if one is fate) for fate in TransactionOutcome}
-    return ", ".join(f"{count} {fate.value}" for fate, count in counts.items() if count) + " transactions"
+def _counted(outcomes: dict[OpenedTransaction, TransactionOutcome]) -> str:
+    counts = {
+        outcome: sum(1 for one in outcomes.values() if one is outcome) for outcome in TransactionOutcome
+    }
+    return (
+        ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) + " transactions"
+    )
 
 
-def _torn(entry: LedgerEntry, fates: dict[OpenedTransaction, TransactionOutcome]) -> WriteError:
+def _torn(entry: LedgerEntry, outcomes: dict[OpenedTransaction, TransactionOutcome]) -> WriteError:
     lost: Collection[str] = [
         one.id
-        for one, fate in fates.items()
-        if fate in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN)
+        for one, outcome in outcomes.items()
+        if outcome in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN)
     ]
     named = ", ".join(sorted(lost)[:_NAMED_MAX]) + (", …" if len(lost) > _NAMED_MAX else "")
     return WriteError(
-        f"batch {entry.batch} of {entry.query} is torn: {_counted(fates)}. It was decided, and the broker gave up "
+        f"batch {entry.batch} of {entry.query} is torn: {_counted(outcomes)}. It was decided, and the broker gave up "
         f"waiting for its end before the query came back; the rows of {named} are missing. With the option "
         "onTornBatch=rewrite the batch is written again, and the rows that are there come twice"
     )

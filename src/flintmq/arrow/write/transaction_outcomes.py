@@ -58,10 +58,10 @@ def outcomes_of(
     return {one: outcome_of(one, described.get(one.id)) for one in transactions}
 
 
-def judge(fates: Collection[TransactionOutcome]) -> BatchVerdict:
-    lost = any(fate in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN) for fate in fates)
+def judge(outcomes: Collection[TransactionOutcome]) -> BatchVerdict:
+    lost = any(outcome in (TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN) for outcome in outcomes)
     if not lost:
         return BatchVerdict.COMMIT
-    if any(fate in (TransactionOutcome.COMMITTED, TransactionOutcome.UNKNOWN) for fate in fates):
+    if any(outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.UNKNOWN) for outcome in outcomes):
         return BatchVerdict.TORN
     return BatchVerdict.REWRITE

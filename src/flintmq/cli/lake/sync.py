@@ -156,7 +156,7 @@ def command(
     with (
         _serving_metrics(metrics_port, metrics),
         Progress("writing") as progress,
-        Sync(spark, asked, figures=metrics, on_progress=progress.tell_pieces, on_commit=shown) as sync,
+        Sync(spark, asked, metrics=metrics, on_progress=progress.tell_pieces, on_commit=shown) as sync,
         SignalHandler(lambda _: sync.stop()),
     ):
         try:

@@ -25,8 +25,8 @@ _DRAFT_ATTEMPTS: Final = 8
 
 
 class LocalFileStore:
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, directory: str) -> None:
+        self._folder = directory
 
     @property
     def url(self) -> str:
@@ -59,8 +59,8 @@ class LocalFileStore:
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredFile]:
         top = self._name(prefix)
-        for folder, folders, names in os.walk(top):
-            below = os.path.relpath(folder, self._folder).replace(os.sep, "/")
+        for directory, folders, names in os.walk(top):
+            below = os.path.relpath(directory, self._folder).replace(os.sep, "/")
             if below == _DRAFTS:
                 folders.clear()
                 continue
@@ -69,7 +69,7 @@ class LocalFileStore:
                 if path <= after:
                     continue
                 try:
-                    found = os.stat(os.path.join(folder, name))
+                    found = os.stat(os.path.join(directory, name))
                 except FileNotFoundError:
                     continue  # deleted since
                 yield StoredFile(path, found.st_size, found.st_mtime_ns // 1_000_000)
@@ -166,10 +166,10 @@ class LocalFileStore:
 
     def _make_folder(self, path: str) -> None:
         """With all that are above it, each durable before anything is in it."""
-        missing, folder = [], os.path.dirname(self._name(path))
-        while not os.path.isdir(folder):
-            missing.append(folder)
-            folder = os.path.dirname(folder)
+        missing, directory = [], os.path.dirname(self._name(path))
+        while not os.path.isdir(directory):
+            missing.append(directory)
+            directory = os.path.dirname(directory)
         for one in reversed(missing):
             try:
                 os.mkdir(one)
@@ -198,8 +198,8 @@ class LocalFileStore:
             ) from error
 
 
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_folder(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,12 +1,12 @@
 """Records that could not be decoded, on their way to where they are kept: a table or a topic.
 
     change = …properties={**pending.to_properties(…)}     the table's commit says which files of poison go with it
-    quarantine.settle(pending)                            afterwards, or when the next sync begins
+    quarantine.complete(pending)                          afterwards, or when the next sync begins
 
 The files of poison are made before the table's commit, and the commit names them: from then on it is certain what is
 poison and what is not, whatever decoders or registries say later. Only then do they go where they are kept, which
 remembers by its own progress that it has them. Invariant: nobody commits to a table on top of a pending quarantine
-that is not settled. So a kill anywhere between the two is made up for by whoever comes next, and nothing is twice.
+that is not complete. So a kill anywhere between the two is made up for by whoever comes next, and nothing is twice.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Quarantine(Protocol):
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """TableError if it has poison of offsets that the table is yet to come to, which would be there twice."""
 
-    def settle(self, pending: PendingQuarantine) -> None:
+    def complete(self, pending: PendingQuarantine) -> None:
         """Let them be where they are kept, once; nothing to do if they are."""
 
 
@@ -140,7 +140,7 @@ class TableQuarantine:
                     "far, or move it away"
                 )
 
-    def settle(self, pending: PendingQuarantine) -> None:
+    def complete(self, pending: PendingQuarantine) -> None:
         for _ in range(_ATTEMPTS_MAX):
             state = self._state()
             if pending.is_in(state.progress.get(pending.topic)):

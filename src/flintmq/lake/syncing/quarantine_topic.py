@@ -47,7 +47,7 @@ class TopicQuarantine:
         self._store = store
         self._group = group
         self._sink = sink
-        self._settled: PendingQuarantine | None = None
+        self._completed: PendingQuarantine | None = None
 
     def layout(self) -> FileLayout:
         return FileLayout(store=self._store, schema=POISON)
@@ -55,8 +55,8 @@ class TopicQuarantine:
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """Accept every progress: other tables may share the topic, as headers name each record's origin."""
 
-    def settle(self, pending: PendingQuarantine) -> None:
-        if pending == self._settled:
+    def complete(self, pending: PendingQuarantine) -> None:
+        if pending == self._completed:
             return
         side_topic = SideTopic(
             self._client,
@@ -65,10 +65,10 @@ class TopicQuarantine:
         )
         side_topic.attempt(lambda transaction: self._write_missing(pending, transaction))
         self._store.delete(one.path for one in pending.files)
-        self._settled = pending
+        self._completed = pending
 
     def _write_missing(self, pending: PendingQuarantine, transaction: SideTransaction) -> None:
-        if self._is_settled(pending):
+        if self._is_complete(pending):
             return
         progress = pending.progress
         offsets = {(pending.topic, partition): offset for partition, offset in progress.next_offsets.items()}
@@ -78,7 +78,7 @@ class TopicQuarantine:
         )
         logger.info("%s: %d records are quarantined in the topic %s", pending.topic, count, self._topic)
 
-    def _is_settled(self, pending: PendingQuarantine) -> bool:
+    def _is_complete(self, pending: PendingQuarantine) -> bool:
         progress = pending.progress
         committed = read_group_offsets(
             self._client,

@@ -151,13 +151,13 @@ class Sync:
         spark: SparkSession,
         options: SyncOptions,
         *,
-        figures: SyncMetrics | None = None,
+        metrics: SyncMetrics | None = None,
         on_progress: OnProgress = no_progress,
         on_commit: Callable[[TableCommit], None] = lambda commit: None,
         clock: Callable[[], float] = time.monotonic,
         limits: SyncLimits = SYNC_LIMITS,
     ) -> None:
-        self.figures = figures or SyncMetrics()
+        self.metrics = metrics or SyncMetrics()
         self._options = options
         self._on_progress = on_progress
         self._on_commit = on_commit
@@ -232,7 +232,7 @@ class Sync:
                 table = self._tables[name].prepare(topics[name])
                 if run.is_reached(topics[name], table.progress):
                     run.left.remove(name)
-                    self.figures.set_synced(name, table.location, now_s=time.time())
+                    self.metrics.set_synced(name, table.location, now_s=time.time())
                 else:
                     prepared[name] = table
         planned = self._planner.plan(
@@ -270,8 +270,8 @@ class Sync:
         name = plan.topic.name
         lag = {partition: plan.ends[partition] - plan.next_offsets[partition] for partition in plan.ends}
         if not results and not table.has_news(plan):
-            self.figures.set_synced(name, table.location, now_s=time.time())
-            self.figures.set_lag(name, table.location, lag)
+            self.metrics.set_synced(name, table.location, now_s=time.time())
+            self.metrics.set_lag(name, table.location, lag)
             return True
         if not self._all_written(table, results):
             return False
@@ -280,13 +280,13 @@ class Sync:
         try:
             table.commit(plan, [one.written for one in results if one.written is not None])
         except Conflict as conflict:
-            self.figures.add_conflict(name, table.location)
+            self.metrics.add_conflict(name, table.location)
             logger.info("%s is planned again: %s", name, conflict)
             return False
-        commit = replace(table.told(plan, results, seconds=self._clock() - begun), lag=lag)
-        self.figures.add(commit)
+        commit = replace(table.table_commit(plan, results, seconds=self._clock() - begun), lag=lag)
+        self.metrics.add(commit)
         if plan.is_complete:
-            self.figures.set_synced(name, table.location, now_s=time.time())
+            self.metrics.set_synced(name, table.location, now_s=time.time())
         outcome.commits.append(commit)
         self._publish(name, plan.next_offsets)
         self._on_commit(commit)

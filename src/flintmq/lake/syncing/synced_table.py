@@ -4,8 +4,8 @@
     prepared.target            for the workers
     prepared.commit(plan, written)
 
-Invariant: a `Prepared` belongs to one state of the table, whose quarantine is settled; its commit changes that state
-or none. This module must not know Spark.
+Invariant: a `PreparedTable` belongs to one state of the table, whose quarantine is complete; its commit changes that
+state or none. This module must not know Spark.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SyncedTable:
         quarantine = self._quarantine_of(state)
         if quarantine is not None:
             if (pending := PendingQuarantine.of(state, self._topic)) is not None:
-                quarantine.settle(pending)
+                quarantine.complete(pending)
             quarantine.check(self._topic, state.progress.get(self._topic))
         row_decoder = self._decoding.of(state)
         schema = self._table.evolved(state, row_decoder.schema)
@@ -150,9 +150,9 @@ class PreparedTable:
             )
         )
         if pending is not None and self._quarantine is not None:
-            self._quarantine.settle(pending)
+            self._quarantine.complete(pending)
 
-    def told(self, plan: SyncPlan, results: Sequence[RangeResult], *, seconds: float) -> TableCommit:
+    def table_commit(self, plan: SyncPlan, results: Sequence[RangeResult], *, seconds: float) -> TableCommit:
         written = [one.written for one in results if one.written is not None]
         files = [file for one in written for file in one.rows]
         return TableCommit(

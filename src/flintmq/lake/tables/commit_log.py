@@ -25,9 +25,9 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 
 
 class CommitLog:
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: Store, directory: str) -> None:
         self._store = store
-        self._folder = folder
+        self._folder = directory
 
     def path(self, version: int) -> str:
         return f"{self._folder}/{version:020d}.json"

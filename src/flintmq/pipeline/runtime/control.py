@@ -96,7 +96,7 @@ class Control:
     def is_stop_wanted(self) -> bool:
         return os.path.exists(os.path.join(self._folder, "stop"))
 
-    def tell(self, state: str, figures: Mapping[str, Any], *, error: str | None = None) -> None:
+    def report(self, state: str, figures: Mapping[str, Any], *, error: str | None = None) -> None:
         status = {
             "pipeline": self._name,
             "state": state,

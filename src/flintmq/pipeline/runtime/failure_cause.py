@@ -37,10 +37,10 @@ def cause_of(error: BaseException) -> str:
     return _QUERY.sub("", message_of(error))
 
 
-def _found(said: str) -> str:
+def _found(message: str) -> str:
     """In what one error says; empty if there is nothing but Spark's own words."""
     for pattern in (_RAISED, _OURS, _PYTHON, _JAVA, _CAUSED):
-        if found := pattern.findall(said):
+        if found := pattern.findall(message):
             cause = " ".join(str(found[0 if pattern is _RAISED else -1]).split())[:_SAID_MAX]
             return _with_hint(_PACKAGE.sub("", cause) if pattern is _JAVA else cause)
     return ""

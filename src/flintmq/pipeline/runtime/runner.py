@@ -65,7 +65,7 @@ class RunOptions:
     """Write to tables that this pipeline has written under another checkpoint."""
     stop_timeout_s: float = STOP_TIMEOUT_S
     """How long batches that are under way may take when the run is stopped."""
-    on_progress: Callable[[str, RunProgress], None] = lambda state, figures: None
+    on_progress: Callable[[str, RunProgress], None] = lambda state, progress: None
     """Called every moment, with the state of the run."""
     on_changes: Callable[[Sequence[Change]], None] = lambda changes: None
     """Called before the start, with what has changed since the last run."""
@@ -120,7 +120,7 @@ class Run:
         self._checkpoint = Checkpoint.open(pipeline, checkpoint)
         self._progress = RunProgress({name: SinkProgress() for name in pipeline.sinks})
         self._queries: dict[str, StreamingQuery] = {}
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
 
     def carry_out(self, control: Control) -> RunOutcome:
         """Only who holds the lock may."""
@@ -128,7 +128,7 @@ class Run:
         error: BaseException | None = None
         was_stopped = False
         try:
-            self._tell("starting")
+            self._report("starting")
             with self.delivery() as delivery:
                 self._forget_unfinished(delivery)
                 self.recover(delivery)
@@ -159,7 +159,7 @@ class Run:
                 for query in self._queries.values():
                     query.stop()
             state = "failed" if error is not None else "stopped" if was_stopped else "done"
-            self._tell(state, error=None if error is None else str(error) or type(error).__name__)
+            self._report(state, error=None if error is None else str(error) or type(error).__name__)
 
     # ---- before
 
@@ -249,18 +249,18 @@ class Run:
                 self._stop.set()
                 self._finish(delivery)
                 return True
-            self._tell("running", now_and_then=True)
+            self._report("running", now_and_then=True)
             self._stop.wait(_LOOK_EVERY_S)
 
     def _look(self, delivery: DeadLetterDelivery, *, is_last: bool) -> None:
         for name, query in self._queries.items():
-            figures = self._progress.sinks[name]
+            sink_progress = self._progress.sinks[name]
             if (last := query.lastProgress) is not None:
                 told = _as_json(last)
-                if int(told["batchId"]) > figures.batch + 1:
+                if int(told["batchId"]) > sink_progress.batch + 1:
                     for progress in query.recentProgress:
-                        figures.take(_as_json(progress))
-                figures.take(told)
+                        sink_progress.take(_as_json(progress))
+                sink_progress.take(told)
             self.deliver(delivery, name, is_last=is_last)
 
     def deliver(self, delivery: DeadLetterDelivery, sink: str, *, is_last: bool) -> None:
@@ -276,7 +276,7 @@ class Run:
 
     def _finish(self, delivery: DeadLetterDelivery) -> None:
         """Let batches that are under way come to their end, if that does not take too long."""
-        self._tell("stopping")
+        self._report("stopping")
         deadline = time.monotonic() + self._options.stop_timeout_s
         waiting = {name: self._checkpoint.committed(name) + 1 for name in self._queries}
         while waiting and time.monotonic() < deadline:
@@ -293,12 +293,12 @@ class Run:
             query.stop()
         self._look(delivery, is_last=True)
 
-    def _tell(self, state: str, *, error: str | None = None, now_and_then: bool = False) -> None:
+    def _report(self, state: str, *, error: str | None = None, now_and_then: bool = False) -> None:
         now_s = time.monotonic()
-        if now_and_then and now_s - self._told_s < _TELL_EVERY_S:
+        if now_and_then and now_s - self._reported_s < _TELL_EVERY_S:
             return
-        self._told_s = now_s
-        self._control.tell(state, self._progress.as_json(), error=error)
+        self._reported_s = now_s
+        self._control.report(state, self._progress.as_json(), error=error)
         self._options.on_progress(state, self._progress)
 
 

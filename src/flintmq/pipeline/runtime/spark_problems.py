@@ -52,9 +52,9 @@ def as_problems(rule: Rule, what: str, value: object, otherwise: Place) -> Itera
 
 def message_of(error: BaseException) -> str:
     """In one line, without Spark's own names for it and without the plan."""
-    said = error.getMessage() if isinstance(error, PySparkException) else str(error)
-    said = _END.sub("", _CONDITION.sub("", said or str(error)))
-    first = said.strip().splitlines()[0] if said.strip() else type(error).__name__
+    message = error.getMessage() if isinstance(error, PySparkException) else str(error)
+    message = _END.sub("", _CONDITION.sub("", message or str(error)))
+    first = message.strip().splitlines()[0] if message.strip() else type(error).__name__
     return first[:_SAID_MAX].rstrip(".")
 
 

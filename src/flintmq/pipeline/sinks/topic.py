@@ -35,8 +35,8 @@ class TopicSinkBatches:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         work: Any = _Writing(self.options, self.query, batch_id)
-        told = batch.mapInArrow(work, f"{_WRITTEN} binary").toArrow().column(0)
-        results = [_read(one.as_py()) for one in told]
+        pickled = batch.mapInArrow(work, f"{_WRITTEN} binary").toArrow().column(0)
+        results = [_read(one.as_py()) for one in pickled]
         try:
             write_task.commit(self.options, results)
         except BaseException:

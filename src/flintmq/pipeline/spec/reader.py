@@ -90,7 +90,7 @@ class SpecReader:
         for name, field in known.items():
             if field.is_required and name not in given:
                 is_whole = False
-                self._tell(Rule.MISSING_FIELD, node, f"{what} needs `{name}`", f"{name}: {field.meaning}")
+                self._report(Rule.MISSING_FIELD, node, f"{what} needs `{name}`", f"{name}: {field.meaning}")
         if part is Pipeline:
             lost = (
                 one for one in known.values() if one.kind is FieldKind.PARTS and one.attribute not in values
@@ -107,7 +107,7 @@ class SpecReader:
                 self._wrong(key, f"a name belongs here, not {_said(key)}")
             elif key.value in found:
                 first = self._source.place(found[key.value][0].start_mark.index)
-                self._tell(
+                self._report(
                     Rule.DUPLICATE,
                     key,
                     f"{what} has `{key.value}` twice",
@@ -129,10 +129,10 @@ class SpecReader:
         tags = ", ".join(f"`{part.TAG}`" for part in classes)
         if fitting:
             both = " and ".join(f"`{part.TAG}`" for part in fitting)
-            self._tell(Rule.WRONG_VALUE, node, f"{what} has {both}", f"give one of {tags}")
+            self._report(Rule.WRONG_VALUE, node, f"{what} has {both}", f"give one of {tags}")
             return None
         hint = next((f" ({name}: {did})" for name in given if (did := _near(name, classes))), "")
-        self._tell(Rule.MISSING_FIELD, node, f"{what} has none of {tags}", f"give one of them{hint}")
+        self._report(Rule.MISSING_FIELD, node, f"{what} has none of {tags}", f"give one of them{hint}")
         return None
 
     def _unknown(
@@ -143,7 +143,7 @@ class SpecReader:
             hint = f"`{name}` is for those with `{'`, `'.join(others)}`, and this one has `{part.TAG}`"
         else:
             hint = did_you_mean(name, fields_of(part))
-        self._tell(Rule.UNKNOWN_FIELD, key, f"{what} has no field `{name}`", hint)
+        self._report(Rule.UNKNOWN_FIELD, key, f"{what} has no field `{name}`", hint)
 
     # ---- values
 
@@ -274,10 +274,10 @@ class SpecReader:
     # ---- problems
 
     def _wrong(self, node: yaml.Node, message: str, hint: str = "") -> object:
-        self._tell(Rule.WRONG_VALUE, node, message, hint)
+        self._report(Rule.WRONG_VALUE, node, message, hint)
         return _MISSING
 
-    def _tell(self, rule: Rule, node: yaml.Node, message: str, hint: str) -> None:
+    def _report(self, rule: Rule, node: yaml.Node, message: str, hint: str) -> None:
         self.problems.append(Problem(rule, self._place(node), message, hint))
 
     def _place(self, node: yaml.Node) -> Place:
