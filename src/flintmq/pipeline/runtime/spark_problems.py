@@ -37,17 +37,17 @@ def silence_pyspark() -> None:
 
 
 @contextmanager
-def as_problems(rule: Rule, what: str, value: object, otherwise: Place) -> Iterator[None]:
+def as_problems(rule: Rule, what: str, value: object, default: Place) -> Iterator[None]:
     """Errors in the block become a PipelineError; `value` is the text of the file that Spark is given."""
     try:
         yield
     except PipelineError:
         raise
     except PySparkException as error:
-        place = place_of(value, otherwise, offset=offset_of(error, str(value)))
+        place = place_of(value, default, offset=offset_of(error, str(value)))
         raise PipelineError([Problem(rule, place, f"{what}: {message_of(error)}")]) from error
     except FlintError as error:
-        raise PipelineError([Problem(rule, place_of(value, otherwise), f"{what}: {error}")]) from error
+        raise PipelineError([Problem(rule, place_of(value, default), f"{what}: {error}")]) from error
 
 
 def message_of(error: BaseException) -> str:

@@ -1,10 +1,10 @@
 """Where things stand in a file: every text of a pipeline knows its line and column. Pure.
 
-    source = Source("orders.yaml", text)
+    source = SourceFile("orders.yaml", text)
     source.place(120)                      # Place(file, line, column) of a character
-    Text("select *", source, origins)      # a str whose characters know where they were written
+    LocatedText("select *", source, origins)      # a str whose characters know where they were written
 
-Invariant: a Text is the str that it looks like, in comparisons, hashes and pickles; the place is only for messages.
+Invariant: a LocatedText is the str that it looks like, in comparisons, hashes and pickles; the place is for messages.
 Lines and columns count from 1, as editors do.
 """
 
@@ -70,6 +70,6 @@ class LocatedText(str):
         return self._source.place(self._origins[max(0, min(offset, len(self)))])
 
 
-def place_of(value: object, otherwise: Place, *, offset: int = 0) -> Place:
-    """Where a value was written; `otherwise` for what is no text of a file."""
-    return value.place_at(offset) if isinstance(value, LocatedText) else otherwise
+def place_of(value: object, default: Place, *, offset: int = 0) -> Place:
+    """Return where a value was written; `default` for what is no text of a file."""
+    return value.place_at(offset) if isinstance(value, LocatedText) else default
