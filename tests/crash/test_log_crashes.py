@@ -1,6 +1,6 @@
 """Logs after power loss, kills and failing disks, over thousands of seeded crashes (R1, R2, R4, R8).
 
-What must hold is in `support.log.log_story`, what happens in `support.log.log_world`. A failure names its seed;
+What must hold is in `support.log.story`, what happens in `support.log.world`. A failure names its seed;
 `FLINT_SEED=… pytest tests/crash/test_log_crashes.py -k promised` runs that one alone, with its logs.
 """
 
@@ -21,7 +21,7 @@ from flintmq.storage.log_dir import LogDir
 from flintmq.storage.producer_state import ProducerBatch, ProducerState
 from flintmq.storage.recovery.log_loader import LogLoader
 from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
-from support.log.log_world import explore
+from support.log.world import explore
 
 SEEDS_PER_BLOCK = 9
 CHOSEN_SEED = os.environ.get("FLINT_SEED")

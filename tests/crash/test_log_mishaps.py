@@ -1,7 +1,7 @@
 """Orders of events in which a log once lost, brought back or kept something that it should not (R1–R3, Z7, B11).
 
 Each is told in few steps on a simulated disk, over some seeds, which choose what of the unsynced bytes and names is
-there after a power loss. What must hold at every start is in `support.log.log_life`.
+there after a power loss. What must hold at every start is in `support.log.life`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.log_life import Found, LogLife
+from support.log.life import Found, LogLife
 from support.wire.batches import append, produced
 
 SEEDS = pytest.mark.parametrize("seed", range(20))

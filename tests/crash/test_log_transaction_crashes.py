@@ -15,7 +15,7 @@ import pytest
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import AbortedTransaction
-from support.log.log_life import TRANSACTIONAL_PRODUCERS, LogLife
+from support.log.life import TRANSACTIONAL_PRODUCERS, LogLife
 
 A, B = TRANSACTIONAL_PRODUCERS
 PLAIN = 1

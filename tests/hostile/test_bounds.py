@@ -29,7 +29,7 @@ from flintmq.storage.durability.disk_reserve import RESERVE_FILE, DiskReserve
 from flintmq.storage.durability.flush import FLUSH_FAILED, NoSpace
 from flintmq.storage.producer_state import ProducerState
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedRandom
-from support.log.log_bench import DIRECTORY, Bench
+from support.log.on_simulated_disk import DIRECTORY, Bench
 from support.wire.batches import produced
 from support.wire.wire import batch_of
 

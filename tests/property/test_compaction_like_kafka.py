@@ -25,7 +25,7 @@ from flintmq.storage.compaction.job import CompactionSummary
 from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import LOG, TXN_INDEX
 from support.log.kafka_cleaner import KafkaCleaner
-from support.log.log_on_disk import NOW_MS, PLENTY, LogOnDisk
+from support.log.on_real_disk import NOW_MS, PLENTY, LogOnDisk
 from support.wire.batches import split
 
 SEEDS = 25

@@ -15,7 +15,7 @@ from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import CompactionSummary, GroupResult
 from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX
-from support.log.log_on_disk import NOW_MS, PLENTY, LogOnDisk
+from support.log.on_real_disk import NOW_MS, PLENTY, LogOnDisk
 
 RETENTION_MS = 1000
 THREE_KEYS = 96

@@ -1,7 +1,7 @@
 """The life of a log, one step at a time, against a plain model (Z7, R1–R3): appends, reads, rolls, retention,
 compaction, deletion, crashes of the process and of the machine at any change of the disk, and stops in between.
 
-What must hold is in `support.log.log_life`, the steps are in `support.log.log_machine`. Hypothesis chooses them, and
+What must hold is in `support.log.life`, the steps are in `support.log.machine`. Hypothesis chooses them, and
 shrinks those that a failure needs.
 """
 
@@ -23,8 +23,8 @@ from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import Segment
-from support.log.log_life import LogLife
-from support.log.log_machine import LogMachine, explore
+from support.log.life import LogLife
+from support.log.machine import LogMachine, explore
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from flintmq.storage import reader
 from flintmq.storage.segment import segment_index
 from flintmq.storage.timestamp_lookup import offset_for_time
 from flintmq.storage.visibility import Isolation
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 from support.wire.batches import produced
 
 BATCH = st.tuples(st.integers(1, 6), st.integers(0, 300), st.integers(-200, 200))

@@ -14,7 +14,7 @@ from flintmq.records import record_walk
 from flintmq.records.compression import Codec
 from flintmq.storage.compaction import batch_filter, offset_map
 from flintmq.storage.compaction.job import CompactionSummary, encode_event
-from support.log.log_on_disk import NOW_MS, LogOnDisk
+from support.log.on_real_disk import NOW_MS, LogOnDisk
 
 SEED = 5
 ROUNDS = 6

@@ -10,7 +10,7 @@ from flintmq.records.record import build_batch
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Appended
 from support.log.committed import read_committed
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 
 
 class TransactionalBench(Bench):

@@ -15,7 +15,7 @@ from flintmq.storage.recovery.log_loader import open_log
 from flintmq.storage.segment import Segment
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_bench import NOW_MS, PLENTY, TOPIC_ID
+from support.log.on_simulated_disk import NOW_MS, PLENTY, TOPIC_ID
 from support.wire.batches import append, produced
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from flintmq.storage.indexes import OffsetIndex, TimeIndex, floor_in_offset_file, floor_in_time_file
 from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 
 
 def file_of(data: bytes) -> SimulatedFile:

@@ -17,7 +17,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_bench import NOW_MS, PLENTY, Bench, contents
+from support.log.on_simulated_disk import NOW_MS, PLENTY, Bench, contents
 from support.log.transactional_log import TransactionalBench
 from support.wire.batches import append, produced, split
 

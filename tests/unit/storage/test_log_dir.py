@@ -23,7 +23,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.log_bench import NOW_MS, contents
+from support.log.on_simulated_disk import NOW_MS, contents
 from support.wire.batches import append, produced
 
 CONFIG = TopicConfig(segment_bytes=400)

@@ -11,7 +11,7 @@ from flintmq.storage.limits import LogLimits
 from flintmq.storage.producer_snapshots import ProducerSnapshots
 from flintmq.storage.producer_state import ProducerState
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_bench import DIRECTORY, Bench
+from support.log.on_simulated_disk import DIRECTORY, Bench
 from support.wire.batches import append, produced
 
 

@@ -10,7 +10,7 @@ from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import MAX_INT32, BatchHeader, read_header
 from flintmq.records.markers import Marker
 from flintmq.storage.producer_state import ProducerState
-from support.log.log_bench import Bench
+from support.log.on_simulated_disk import Bench
 from support.wire.batches import append, produced
 
 

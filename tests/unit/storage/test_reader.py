@@ -13,7 +13,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.segment import segment_index
 from flintmq.storage.visibility import Isolation
 from support.log.committed import fetch
-from support.log.log_bench import PLENTY, Bench, contents
+from support.log.on_simulated_disk import PLENTY, Bench, contents
 from support.log.transactional_log import TransactionalBench
 from support.wire.batches import append, produced, split
 

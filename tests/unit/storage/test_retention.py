@@ -6,7 +6,7 @@ from typing import Any
 
 from flintmq.records.batch import read_header
 from flintmq.storage.retention import RetentionReason, expired_segments
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 from support.wire.batches import append, produced
 
 HOUR = 3_600_000

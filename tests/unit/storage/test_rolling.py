@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.errors import ErrorCode, RequestError
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 from support.wire.batches import append, produced
 
 

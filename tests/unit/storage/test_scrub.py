@@ -9,7 +9,7 @@ from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.log import Log
 from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import LOG
-from support.log.log_bench import PLENTY, Bench
+from support.log.on_simulated_disk import PLENTY, Bench
 
 BATCHES = 6
 

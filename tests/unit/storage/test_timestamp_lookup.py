@@ -10,7 +10,7 @@ from flintmq.records.record import build_batch
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
-from support.log.log_bench import NOW_MS, Bench
+from support.log.on_simulated_disk import NOW_MS, Bench
 from support.wire.batches import append, produced
 
 

@@ -9,7 +9,7 @@ from flintmq.records.markers import Marker
 from flintmq.storage import reader
 from flintmq.storage.log import Log
 from flintmq.storage.visibility import Isolation
-from support.log.log_bench import PLENTY, Bench, contents
+from support.log.on_simulated_disk import PLENTY, Bench, contents
 from support.log.transactional_log import TransactionalBench
 from support.wire.batches import append, produced
 

@@ -24,7 +24,7 @@ from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedLoop
 from support.broker.single_broker import SEED, SingleBroker
 from support.log.committed import read_committed, without_aborted
-from support.log.log_bench import contents
+from support.log.on_simulated_disk import contents
 from support.wire.batches import split
 
 A, B = 11, 12

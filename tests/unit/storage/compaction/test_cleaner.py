@@ -30,7 +30,7 @@ from flintmq.storage.compaction.job import (
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.segment import LOG, TXN_INDEX
 from flintmq.testing.simulation import SimulatedDisk
-from support.log.log_on_disk import DIRECTORY, NOW_MS, LogOnDisk
+from support.log.on_real_disk import DIRECTORY, NOW_MS, LogOnDisk
 from support.wire.batches import split
 
 ALL_FILES = (".index", ".log", ".timeindex", ".txnindex")

@@ -22,7 +22,7 @@ from flintmq.storage.compaction.job import (
 )
 from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.compaction.worker import RateLimit
-from support.log.log_on_disk import LogOnDisk
+from support.log.on_real_disk import LogOnDisk
 
 DEADLINE_S = 30
 

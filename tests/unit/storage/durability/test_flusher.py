@@ -14,7 +14,7 @@ from flintmq.errors import LogOffline
 from flintmq.partitions.partition import Partition
 from flintmq.storage.durability.flush import FLUSH_FAILED
 from flintmq.testing.simulation import SimulatedClock, SimulatedExecutor, SimulatedLoop
-from support.log.log_bench import DIRECTORY, PLENTY, Bench
+from support.log.on_simulated_disk import DIRECTORY, PLENTY, Bench
 from support.wire.batches import produced
 
 NEVER = 1 << 62

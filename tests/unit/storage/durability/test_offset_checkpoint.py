@@ -7,7 +7,7 @@ import pytest
 from flintmq.errors import CorruptionError
 from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.leader_epochs import LeaderEpochs
-from support.log.log_bench import Bench
+from support.log.on_simulated_disk import Bench
 from support.wire.batches import append, produced
 
 

@@ -19,7 +19,7 @@ from flintmq.storage.segment import INDEX, LOG
 from flintmq.storage.timestamp_lookup import offset_for_time
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedFile
-from support.log.log_bench import DIRECTORY, NOW_MS, PLENTY, Bench, contents
+from support.log.on_simulated_disk import DIRECTORY, NOW_MS, PLENTY, Bench, contents
 from support.wire.batches import append, produced
 
 SEEN = Isolation.READ_UNCOMMITTED

@@ -12,7 +12,7 @@ import pytest
 from flintmq.effects import read_file, write_plainly
 from flintmq.storage.aborted_transactions import AbortedTransaction, decode_aborted, encode_aborted
 from flintmq.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
-from support.log.log_bench import DIRECTORY, contents
+from support.log.on_simulated_disk import DIRECTORY, contents
 from support.log.transactional_log import TransactionalBench
 
 A, B, C = 11, 12, 13

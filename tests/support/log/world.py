@@ -22,7 +22,7 @@ from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.log_story import Story, Written, check, remembered
+from support.log.story import Story, Written, check, remembered
 from support.wire.batches import produced
 
 FOLDER = "data"

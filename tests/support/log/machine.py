@@ -1,4 +1,4 @@
-"""Steps in the life of a log, of which Hypothesis chooses the order. What must hold is in `support.log.log_life`."""
+"""Steps in the life of a log, of which Hypothesis chooses the order. What must hold is in `support.log.life`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis.stateful import (
 
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
-from support.log.log_life import PLENTY, TRANSACTIONAL_PRODUCERS, LogLife
+from support.log.checks import PLENTY
+from support.log.life import TRANSACTIONAL_PRODUCERS, LogLife
 
 KEYS = [b"k%d" % number for number in range(6)]
 PAIRS = st.lists(

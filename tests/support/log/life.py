@@ -1,8 +1,8 @@
 """One log through its whole life on a simulated disk, beside a plain model of what it must hold.
 
-The model is in `support.log.log_model`. `LogLife` does one thing at a time, as a test asks for it, with as much of it
-left under way as the test wants, and `check` compares. A crash is armed for the nth change of the disk from now:
-what would be found then is kept, and the next life begins with it.
+The model is in `support.log.model`, the comparison in `support.log.checks`. `LogLife` does one thing at a time, as a
+test asks for it, with as much of it left under way as the test wants, and `check` compares. A crash is armed for the
+nth change of the disk from now: what would be found then is kept, and the next life begins with it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from flintmq.partitions.maintenance.retention import retain
 from flintmq.partitions.maintenance.scrub import verify_log
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
-from flintmq.records.batch import BatchHeader
 from flintmq.records.compression import Codec
 from flintmq.records.markers import Marker
-from flintmq.records.record import build_batch, records_of
+from flintmq.records.record import build_batch
 from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage import reader
 from flintmq.storage.log import Log
@@ -33,15 +32,13 @@ from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.committed import read_committed
+from support.log.checks import PLENTY, check_committed, check_missing, check_stable, check_visible, read_all
 from support.log.compactions import SimulatedCompactions
-from support.log.log_model import Ended, Model, Told
+from support.log.model import Ended, Model, Told
 from support.wire.batches import split
 
 FOLDER = "data"
 START_MS = 1_700_000_000_000
-PLENTY = 1 << 30
-_UNPACKED_MAX = 1 << 20
 PRODUCERS = (1, 2)
 TRANSACTIONAL_PRODUCERS = (3, 4)
 
@@ -340,7 +337,7 @@ class LogLife:
     def retain(self, *, wait: bool) -> None:
         model, log, now_ms = self.model, self.log, self.clock.now_ms()
         partition, is_alone = self.partition, wait and not asyncio.all_tasks(self.loop)
-        before = self.read_all()
+        before = read_all(log, model)
 
         async def work() -> None:
             done = await retain([partition], log_dir=self.folder, clock=self.clock, executor=self.executor)
@@ -429,37 +426,11 @@ class LogLife:
             except RequestError:
                 pass  # not remembered: refused, which is safe
 
-    def read_all(self) -> dict[int, Told]:
-        log = self.log
-        found: dict[int, Told] = {}
-        offset = log.start_offset
-        while offset < log.end_offset:
-            part = reader.read(log, offset, PLENTY, Isolation.LOG_END, at_least_one=True)
-            if part is None:
-                break
-            batches = split(part.read())
-            assert sum(len(data) for _, data in batches) == part.size, "a torn batch is served"
-            for header, data in batches:
-                assert header.last_offset >= offset, "batches are out of order"
-                offset = header.last_offset + 1
-                if header.is_control:
-                    self._check_marker(header)
-                    continue
-                for record in records_of(data, limit=_UNPACKED_MAX):
-                    if record.offset >= log.start_offset:
-                        assert record.offset not in found
-                        found[record.offset] = Told(record.key, record.value, record.timestamp)
-        return found
-
-    def _check_marker(self, header: BatchHeader) -> None:
-        ended = self.model.markers[header.base_offset]
-        assert (header.producer_id, header.producer_epoch) == (ended.marker.producer_id, ended.marker.epoch)
-
     def check(self, *, is_new: bool = False) -> None:
         """The log holds what the model says, and a new process goes on from what it found."""
         model, log = self.model, self.log
         self._learn()
-        found = self.read_all()
+        found = read_all(log, model)
         if is_new:
             survivors = model.promised if model.power_was_lost else model.end
             assert log.end_offset >= survivors, f"the log ends at {log.end_offset}; {survivors} was safe"
@@ -477,89 +448,18 @@ class LogLife:
             assert told == model.records[offset], f"offset {offset} holds what nobody wrote"
         back = model.gone & found.keys()
         assert not back, f"offsets {sorted(back)} came back"
-        self._check_missing(found)
+        check_missing(log, model, found)
         below = [told.key for offset, told in found.items() if offset < model.first_dirty]
         assert not model.config.compacts or len(set(below)) == len(below), "a key is twice in the clean part"
         for producer_id in PRODUCERS + TRANSACTIONAL_PRODUCERS:
             self.retry(producer_id)
-        self._check_visible()
-        self._check_stable()
+        check_visible(log)
+        check_stable(log, model)
         if model.markers:
-            self._check_committed(found)
+            self._checks += 1
+            check_committed(log, model, found, turn=self._checks)
         for part, data in self.readers:
             assert part.read() == data, "a reader was given other bytes than those it asked for"
         if log.start_offset:
             with pytest.raises(RequestError, match=ErrorCode.OFFSET_OUT_OF_RANGE.name):
                 reader.read(log, log.start_offset - 1, 1, Isolation.LOG_END, at_least_one=True)
-
-    def _check_visible(self) -> None:
-        """A consumer sees nothing from the high watermark on."""
-        log = self.log
-        for segment in log.segments:
-            offset = max(segment.base_offset, log.start_offset)
-            if offset < log.high_watermark:
-                part = reader.read(log, offset, PLENTY, Isolation.READ_UNCOMMITTED, at_least_one=True)
-                for header, _ in split(part.read()) if part else ():
-                    assert header.last_offset < log.high_watermark, "what may still be lost is visible"
-
-    def _check_stable(self) -> None:
-        """The last stable offset is where the first transaction began that is open, or whose marker may be lost.
-
-        What was forgotten with deleted records may be left out.
-        """
-        model, log = self.model, self.log
-        lowest = highest = log.high_watermark
-        for one in model.transactions():
-            if one.marker_offset is not None and one.marker_offset < log.high_watermark:
-                continue
-            bases = [header.base_offset for header in one.batches]
-            lowest = min(lowest, bases[0])
-            highest = min([highest, *(base for base in bases if base >= log.segments[0].base_offset)])
-        lowest, highest = max(lowest, log.start_offset), max(highest, log.start_offset)
-        assert lowest <= log.last_stable_offset <= highest, (
-            f"stable up to {log.last_stable_offset}, which should be {lowest} to {highest}"
-        )
-
-    def _check_committed(self, found: dict[int, Told]) -> None:
-        """Who reads committed records gets those, whatever else there is, from wherever and in whatever pieces."""
-        log, aborted = self.log, self.model.aborted()
-        expected = {
-            offset: told
-            for offset, told in found.items()
-            if offset < log.last_stable_offset and offset not in aborted
-        }
-        self._checks += 1
-        middle = log.start_offset + self._checks * 7 % max(1, log.end_offset - log.start_offset)
-        for offset, max_bytes in ((log.start_offset, 300), (middle, PLENTY)):
-            records = read_committed(log, offset, max_bytes)
-            got = {record.offset: Told(record.key, record.value, record.timestamp) for record in records}
-            assert got == {at: told for at, told in expected.items() if at >= offset}, (
-                f"another view of what is committed from offset {offset} on"
-            )
-
-    def _check_missing(self, found: dict[int, Told]) -> None:
-        """Only what a newer record of its key replaced may be missing, and tombstones; with it all before it.
-
-        Records of aborted transactions may be missing, and replace none; those of open ones do not either.
-        """
-        model, log = self.model, self.log
-        aborted = model.aborted()
-        counts_not = aborted | model.undecided()
-        newest: dict[bytes | None, int] = {}
-        for offset, told in model.records.items():
-            if offset < model.cleaned_below and offset not in counts_not:
-                newest[told.key] = offset
-        oldest: dict[bytes | None, int] = {}
-        for offset in sorted(found.keys() - counts_not, reverse=True):
-            oldest[found[offset].key] = offset
-        for offset, told in model.records.items():
-            if offset < log.start_offset or offset in found:
-                continue
-            assert model.config.compacts, f"offset {offset} is lost"
-            assert offset < model.cleaned_below, f"offset {offset} is lost without compaction"
-            if offset not in aborted:
-                assert newest.get(told.key, -1) > offset or told.value is None, (
-                    f"offset {offset}, the newest of {told.key!r}, is lost"
-                )
-                assert oldest.get(told.key, offset) >= offset, f"{told.key!r} has an older value than it had"
-            model.gone.add(offset)
