@@ -27,7 +27,7 @@ from support.clients.kafka_clients import Confluent, Message
 # The programs and the broker are started once, so all of these belong into one worker.
 pytestmark = pytest.mark.xdist_group("foreign-clients")
 
-SOURCES = Path(__file__).resolve().parent.parent / "clients"
+SOURCES = Path(__file__).resolve().parents[2] / "clients"
 ANSWER_TIMEOUT_S = 60.0
 ERROR_TAIL_BYTES = 4 * 1024
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.broker.broker_process import BrokerProcess, clean_environment
 
-PROGRAM = Path(__file__).resolve().parent.parent / "clients" / "python" / "read_process_write.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "clients" / "python" / "read_process_write.py"
 INPUT, OUTPUT, PARTITIONS = "in", "out", 3
 PATIENCE_S = 60.0
 PAUSE_S_MAX = 0.3

@@ -17,6 +17,7 @@ from flintmq.effects.real import SystemClock
 from support.broker.broker_process import BrokerProcess
 
 _VARIABLE = "FLINT_TEST_START_MS"
+_EVER_MS = (1 << 63) - 1
 _TESTS = Path(__file__).resolve().parents[2]
 
 
@@ -25,7 +26,8 @@ class PastBroker(BrokerProcess):
         path = [str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
         super().__init__(
             data_dir,
-            args,
+            # Clients live in the present, which is far in this broker's future.
+            [*args, "--set", f"log.message.timestamp.after.max.ms={_EVER_MS}"],
             env={"PYTHONPATH": os.pathsep.join(path), _VARIABLE: str(start_ms)},
             program="support.upgrade.past_broker",
         )
