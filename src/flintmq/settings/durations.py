@@ -6,7 +6,6 @@ The one parser for broker settings, command-line options, Spark options and pipe
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Final
 
 EXAMPLES: Final = "write it like 10 seconds, 5 minutes, 1 hour or 2 days"
@@ -28,6 +27,9 @@ _UNITS_MS: Final = {
     "week": 604_800_000,
 }
 _WORDS: Final = ("week", "day", "hour", "minute", "second", "millisecond")
+# Exact, and without `fractions`, which every start would import.
+_DECIMALS_MAX: Final = 30
+_DENOMINATOR: Final = 10**_DECIMALS_MAX
 _PART: Final = re.compile(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([a-z]*)", re.IGNORECASE)
 
 
@@ -37,7 +39,7 @@ def parse_duration_ms(text: str, *, default_unit: str | None = None) -> int | No
     A single number without a unit is a duration only if there is a `default_unit`.
     """
     text = text.strip()
-    position, total_ms = 0, Fraction(0)
+    position, total = 0, 0
     while position < len(text):
         part = _PART.match(text, position)
         if part is None:
@@ -50,9 +52,10 @@ def parse_duration_ms(text: str, *, default_unit: str | None = None) -> int | No
         scale_ms = _UNITS_MS.get(unit) or _UNITS_MS.get(unit.removesuffix("s"))
         if scale_ms is None:
             return None
-        total_ms += Fraction(part[1]) * scale_ms
+        whole, _, decimals = part[1].partition(".")
+        total += int(whole + decimals) * scale_ms * 10 ** (_DECIMALS_MAX - len(decimals))
         position = part.end()
-    return round(total_ms) if text else None
+    return (2 * total + _DENOMINATOR) // (2 * _DENOMINATOR) if text else None
 
 
 def duration_words(duration_ms: int) -> str:

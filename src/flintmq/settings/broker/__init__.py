@@ -1,8 +1,9 @@
 """The settings of a broker, by Kafka's names; ours begin with `flint.`.
 
 The one list of them: the parser, `--help`, `flintmq config`, DescribeConfigs and `docs/configuration.md` read
-it. A setting is listed only when it does something. The list is made of parts, one module for each subject. This
-package must not know where values come from.
+it. A setting is listed only when it does something. The list is made of parts, one module for each subject: classes
+of fields without methods, since every start would pay for methods that nobody calls. This package must not know where
+values come from.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from flintmq.settings.kinds import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class CoordinationConfig:
     __slots__ = ()
 

@@ -23,7 +23,7 @@ def _read_protocol_map(text: str) -> str:
     return text.strip()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class GeneralConfig:
     __slots__ = ()
 

@@ -15,7 +15,7 @@ from flintmq.settings.kinds import (
 _UNLIMITED_RATE = 1.7976931348623157e308
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class MaintenanceConfig:
     __slots__ = ()
 

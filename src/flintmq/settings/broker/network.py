@@ -8,7 +8,7 @@ from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.kinds import INT_MAX, SettingKind, ValueCheck, at_least, between_or
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class NetworkConfig:
     __slots__ = ()
 

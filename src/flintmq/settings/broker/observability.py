@@ -25,7 +25,7 @@ def _read_optional_port(text: str) -> object:
     return read_value(SettingKind.INT, text) if text.strip() else -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class ObservabilityConfig:
     __slots__ = ()
 

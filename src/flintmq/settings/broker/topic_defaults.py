@@ -29,7 +29,7 @@ def _topic_default(name: str, topic_name: str, default: Any = _UNSET) -> Any:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class TopicDefaultsConfig:
     __slots__ = ()
 
