@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TopicConfig:
-        segment_bytes: int = setting("segment.bytes", Kind.INT, 1 << 30, doc="…", check=at_least(14))
+        segment_bytes: int = setting("segment.bytes", SettingKind.INT, 1 << 30, doc="…", check=at_least(14))
 
 The class is what the code reads (typed attributes), `settings_of(TopicConfig)` is what the parser, `--help`,
 `flintmq config`, DescribeConfigs and the documentation read: there is no second list.

@@ -170,7 +170,7 @@ class DeadLetterFrame(SourceFrame):
 
 
 def _is_selected(selection: DeadLetterSelection) -> Any:
-    """What `Wanted.takes` says, of the column of headers."""
+    """Return `DeadLetterSelection.admits` as a condition on the column of headers."""
     checkpoint, replays = _header("checkpoint"), _header(REPLAYS)
     is_for = replays.isNull()
     if selection.query is not None:

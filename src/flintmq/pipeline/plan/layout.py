@@ -1,8 +1,8 @@
 """Boxes of a graph in rows from top to bottom, and where the lines between them run. Pure, and always the same.
 
-A line that passes a row takes a narrow place in it (a `Cell` without a node), so that it has somewhere to run. All
-lines that leave one node are one line that forks. Invariant: cells of a row do not touch; no two lines share a column
-between two rows unless they are the same line.
+A line that passes a row takes a narrow column of it (a `LayoutCell` without a node), so that it has somewhere to run.
+All lines that leave one node are one line that forks. Invariant: cells of a row do not touch; no two lines share a
+column between two rows unless they are the same line.
 This module knows neither what a node is nor how anything looks.
 """
 
