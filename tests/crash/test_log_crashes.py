@@ -1,6 +1,6 @@
 """Logs after power loss, kills and failing disks, over thousands of seeded crashes (R1, R2, R4, R8).
 
-What must hold is in `support.log.story`, what happens in `support.log.world`. A failure names its seed;
+What must hold is in `support.log.checks`, what happens in `support.log.world`. A failure names its seed;
 `FLINT_SEED=… pytest tests/crash/test_log_crashes.py -k promised` runs that one alone, with its logs.
 """
 

@@ -1,7 +1,7 @@
 """Orders of events in which a log once lost, brought back or kept something that it should not (R1–R3, Z7, B11).
 
 Each is told in few steps on a simulated disk, over some seeds, which choose what of the unsynced bytes and names is
-there after a power loss. What must hold at every start is in `support.log.life`.
+there after a power loss. What must hold at every start is in `support.log.checks`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Transactional producers work beside plain ones while all that `test_log_life` knows happens to the log. Whoever reads
 committed records gets those of the model, from any offset and in pieces of any size; what must hold besides is in
-`support.log.life`.
+`support.log.checks`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.recovery.log_loader import LogLoader
 from flintmq.storage.segment import SNAPSHOT, file_name
 from flintmq.storage.visibility import Isolation
-from support.log.checks import read_all
 from support.log.committed import fetch
 from support.log.life import LogLife
 from support.log.machine import TransactionalLogMachine, explore
@@ -86,7 +85,7 @@ def test_a_transaction_whose_marker_was_compacted_away_is_not_open_again(seed: i
     for _ in range(3):
         life.compact(forced=True, wait=True)
         life.wait(5)
-    assert all(offset not in read_all(life.log, life.model) for offset in (0, 1))
+    assert all(offset not in life.read_all() for offset in (0, 1))
     life.crash(power=True)
     assert life.log.last_stable_offset == life.log.high_watermark
     life.end()

@@ -1,8 +1,8 @@
 """One log through its whole life on a simulated disk, beside a plain model of what it must hold.
 
-The model is in `support.log.model`, the comparison in `support.log.checks`. `LogLife` does one thing at a time, as a
-test asks for it, with as much of it left under way as the test wants, and `check` compares. A crash is armed for the
-nth change of the disk from now: what would be found then is kept, and the next life begins with it.
+The model is in `support.log.model`, what must hold in `support.log.checks`. `LogLife` does one thing at a
+time, as a test asks for it, with as much of it left under way as the test wants, and `check` compares. A crash is
+armed for the nth change of the disk from now: what would be found then is kept, and the next life begins with it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple
-
-import pytest
 
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.partitions.maintenance.log_cleaner import LogCleaner
@@ -28,18 +27,16 @@ from flintmq.settings import BrokerConfig, TopicConfig
 from flintmq.storage import reader
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
-from flintmq.storage.segment import FileRange
 from flintmq.storage.timestamp_lookup import TimestampOffset, offset_for_time
 from flintmq.storage.visibility import Isolation
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.checks import PLENTY, check_committed, check_missing, check_stable, check_visible, read_all
+from support.log.checks import PLENTY, Reading, check, learn, read_batches, records_in
+from support.log.client import end_transaction, send
 from support.log.compactions import SimulatedCompactions
-from support.log.model import Ended, Model, Told
-from support.wire.batches import split
+from support.log.model import LogModel, Told
 
 FOLDER = "data"
 START_MS = 1_700_000_000_000
-PRODUCERS = (1, 2)
 TRANSACTIONAL_PRODUCERS = (3, 4)
 
 
@@ -47,7 +44,7 @@ class Found(NamedTuple):
     """What a crash left, and what was known by then."""
 
     disk: SimulatedDisk
-    model: Model
+    model: LogModel
     deleting: frozenset[bytes]
 
 
@@ -55,9 +52,10 @@ class LogLife:
     def __init__(self, config: TopicConfig, *, seed: int, dedupe_bytes: int = 1 << 20) -> None:
         self.disk = SimulatedDisk(seed)
         self.disk.sync_dir("")
-        self.model = Model(bytes(15) + b"\x01", config)
+        self.model = LogModel(bytes(15) + b"\x01", config)
         self.deleting: frozenset[bytes] = frozenset()
-        self.readers: list[tuple[FileRange, bytes]] = []
+        self.readings: list[Reading] = []
+        self._random = Random(seed)
         self._seed = seed
         self._topics = 1
         self._elapsed_ms = 0
@@ -67,7 +65,6 @@ class LogLife:
         self._left: Found | None = None
         self._is_open = False
         self._countdown = 0
-        self._checks = 0
         self._action: Callable[[], object] = lambda: None
         self.compactions: list[asyncio.Task[None]] = []
         self.open()
@@ -128,20 +125,12 @@ class LogLife:
 
     def _crash(self, *, power: bool) -> Found:
         if self._is_open:
-            self._learn()
+            learn(self.model, self.log)
         model = self.model.copy()
         model.power_was_lost = model.power_was_lost or power
         disk = self.disk.crash() if power else self.disk.kill()
         disk.free_bytes = PLENTY
         return Found(disk, model, self.deleting)
-
-    def _learn(self) -> None:
-        """What anybody may know of the log at this moment."""
-        model, log = self.model, self.log
-        if log.topic_id == model.topic_id and log.offline is None:
-            model.promised = max(model.promised, min(log.recovery_point, model.end))
-            model.start_asked = max(model.start_asked, log.start_offset)
-            model.first_dirty = max(model.first_dirty, log.first_dirty_offset)
 
     @property
     def has_crashed(self) -> bool:
@@ -173,7 +162,7 @@ class LogLife:
         self.loop.run_until_idle()
         self._elapsed_ms = self.clock.now_ms() - START_MS
         self.loop.close()
-        self.readers.clear()
+        self.readings.clear()
 
     def stop(self) -> None:
         """An orderly stop in the middle of whatever is under way, and another start."""
@@ -232,26 +221,19 @@ class LogLife:
         epoch, sequence = -1, -1
         if producer_id >= 0:
             mine = model.last_of(producer_id)
-            epoch, sequence = model.epoch_of(producer_id), mine[-1].last_sequence + 1 if mine else 0
+            epoch, sequence = model.epoch_of(producer_id), mine[-1].header.last_sequence + 1 if mine else 0
         batch = self._batch(pairs, timestamp, producer_id, epoch, sequence, codec)
         try:
-            appended = self._send(batch)
+            send(model, self.partition, batch, self.clock.now_ms())
         except RequestError as error:
             # Only where the records it wrote last are deleted may a producer be told so.
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
-            assert model.last_of(producer_id)[-1].last_offset < log.segments[0].base_offset
+            assert model.last_of(producer_id)[-1].end <= log.segments[0].base_offset
             batch = self._batch(pairs, timestamp, producer_id, epoch + 1, 0, codec)
-            appended = self._send(batch)
+            send(model, self.partition, batch, self.clock.now_ms())
         except FlintError:
             return
-        ((header, _),) = split(bytes(batch))
-        assert appended == (model.end, header.last_offset), "a new batch was taken for a repetition"
-        for number, (key, value) in enumerate(pairs):
-            model.records[model.end + number] = Told(key, value, timestamp)
-        model.end = header.last_offset + 1
-        if producer_id >= 0:
-            model.batches.append(header)
         self._written()
 
     def end_transaction(self, producer_id: int, *, commit: bool, bumps_epoch: bool) -> None:
@@ -260,33 +242,17 @@ class LogLife:
         epoch = model.epoch_of(producer_id) + (1 if bumps_epoch else 0)
         marker = Marker(producer_id, epoch, coordinator_epoch=0, committed=commit)
         try:
-            appended = self.partition.append_marker(marker, now_ms, bumps_epoch=bumps_epoch)
+            end_transaction(model, self.partition, marker, now_ms, bumps_epoch=bumps_epoch)
         except RequestError:
             raise
         except FlintError:
             return
-        assert appended.base_offset == appended.last_offset == model.end
-        model.markers[model.end] = Ended(marker, now_ms)
-        model.end += 1
         self._written()
 
     def _written(self) -> None:
-        """The log has got longer."""
-        model = self.model
+        """The log has got longer: a compaction that waits for its turn looks at it later."""
         if not all(task.done() for task in self.compactions):
-            # One that waits for its turn looks at the log later.
             self._may_be_cleaned()
-        if model.config.flush_messages == 1:
-            end = model.end
-
-            def acknowledged(failure: str | None) -> None:
-                if failure is None and model is self.model:
-                    model.promised = max(model.promised, end)
-
-            if self.partition.is_visible(end - 1):
-                acknowledged(None)
-            else:
-                self.partition.when_visible(end - 1, acknowledged)
 
     def _batch(
         self,
@@ -307,12 +273,6 @@ class LogLife:
                 is_transactional=producer_id in TRANSACTIONAL_PRODUCERS,
             )
         )
-
-    def _send(self, batch: bytearray) -> tuple[int, int]:
-        now_ms = self.clock.now_ms()
-        view = memoryview(batch)
-        appended = self.partition.append(view, self.partition.check(view, now_ms), now_ms)
-        return appended.base_offset, appended.last_offset
 
     def roll(self) -> None:
         if self.log.active.size:
@@ -337,7 +297,7 @@ class LogLife:
     def retain(self, *, wait: bool) -> None:
         model, log, now_ms = self.model, self.log, self.clock.now_ms()
         partition, is_alone = self.partition, wait and not asyncio.all_tasks(self.loop)
-        before = read_all(log, model)
+        before = self.read_all()
 
         async def work() -> None:
             done = await retain([partition], log_dir=self.folder, clock=self.clock, executor=self.executor)
@@ -362,7 +322,7 @@ class LogLife:
 
         self.run(work, wait=wait)
 
-    def _started_at(self, model: Model, start: int) -> None:
+    def _started_at(self, model: LogModel, start: int) -> None:
         """Somebody who waited for it was told that the log begins there."""
         if model is self.model:
             model.start_acknowledged = max(model.start_acknowledged, start)
@@ -383,7 +343,7 @@ class LogLife:
         model = self.model
         self.deleting |= {model.topic_id}
         self._topics += 1
-        self.model = Model(bytes(15) + bytes([self._topics]), model.config)
+        self.model = LogModel(bytes(15) + bytes([self._topics]), model.config)
         self.partition.close()
         remove = self.folder.delete("t", 0)
         self._serve(self.folder.create(AssignedPartition("t", 0, self.model.topic_id, self.model.config)))
@@ -398,7 +358,7 @@ class LogLife:
         offset = log.start_offset + int((log.end_offset - log.start_offset) * share)
         part = reader.read(log, offset, 300, Isolation.LOG_END, at_least_one=True)
         if part is not None:
-            self.readers.append((part, part.read()))
+            self.readings.append((part, part.read()))
 
     def look_up(self, age_ms: int) -> None:
         """A client asks for an offset by time; the answer comes from a thread."""
@@ -412,54 +372,9 @@ class LogLife:
 
         self.executor.submit(partial(offset_for_time, log, timestamp), done)
 
-    def retry(self, producer_id: int) -> None:
-        """The last batch of a producer, once more: it is known, and nothing is written."""
-        mine, log = self.model.last_of(producer_id), self.log
-        if not mine or mine[-1].base_offset < log.segments[0].base_offset:
-            return  # its last records are deleted, and it may be forgotten with them
-        known = log.producers.check(mine[-1])
-        assert known is not None, f"the batch at {mine[-1].base_offset} would be written twice"
-        assert (known.first_offset, known.last_offset) == (mine[-1].base_offset, mine[-1].last_offset)
-        for older in mine[:-1]:
-            try:
-                assert log.producers.check(older) is not None, "an older batch would be written twice"
-            except RequestError:
-                pass  # not remembered: refused, which is safe
+    def read_all(self) -> dict[int, Told]:
+        return records_in(self.log, read_batches(self.model, self.log))
 
     def check(self, *, is_new: bool = False) -> None:
-        """The log holds what the model says, and a new process goes on from what it found."""
-        model, log = self.model, self.log
-        self._learn()
-        found = read_all(log, model)
-        if is_new:
-            survivors = model.promised if model.power_was_lost else model.end
-            assert log.end_offset >= survivors, f"the log ends at {log.end_offset}; {survivors} was safe"
-            assert log.end_offset <= model.end
-            model.cut(log.end_offset)
-            assert model.start_acknowledged <= log.start_offset <= max(model.start_asked, 0)
-            model.start_asked = model.start_acknowledged = log.start_offset
-            model.promised = min(model.promised, model.end)
-            if model.config.flush_messages == 1:
-                model.promised = model.end
-            model.power_was_lost = False
-        assert log.end_offset == model.end
-        assert not log.corrupt, f"sound records are called damaged: {log.corrupt}"
-        for offset, told in found.items():
-            assert told == model.records[offset], f"offset {offset} holds what nobody wrote"
-        back = model.gone & found.keys()
-        assert not back, f"offsets {sorted(back)} came back"
-        check_missing(log, model, found)
-        below = [told.key for offset, told in found.items() if offset < model.first_dirty]
-        assert not model.config.compacts or len(set(below)) == len(below), "a key is twice in the clean part"
-        for producer_id in PRODUCERS + TRANSACTIONAL_PRODUCERS:
-            self.retry(producer_id)
-        check_visible(log)
-        check_stable(log, model)
-        if model.markers:
-            self._checks += 1
-            check_committed(log, model, found, turn=self._checks)
-        for part, data in self.readers:
-            assert part.read() == data, "a reader was given other bytes than those it asked for"
-        if log.start_offset:
-            with pytest.raises(RequestError, match=ErrorCode.OFFSET_OUT_OF_RANGE.name):
-                reader.read(log, log.start_offset - 1, 1, Isolation.LOG_END, at_least_one=True)
+        learn(self.model, self.log)
+        check(self.model, self.log, self._random, is_new=is_new, readings=self.readings)

@@ -1,4 +1,4 @@
-"""Steps in the life of a log, of which Hypothesis chooses the order. What must hold is in `support.log.life`."""
+"""Steps in the life of a log, of which Hypothesis chooses the order. What must hold is in `support.log.checks`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LogMachine(RuleBasedStateMachine):
             self.life.append(pairs, producer_id=1, age_ms=0, codec=Codec.NONE)
         self.life.settle()
 
-    @precondition(lambda self: len(self.life.readers) < 3)
+    @precondition(lambda self: len(self.life.readings) < 3)
     @rule(share=st.floats(0, 1, exclude_max=True))
     def begin_reading(self, share: float) -> None:
         self.life.begin_reading(share)

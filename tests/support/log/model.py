@@ -1,19 +1,23 @@
 """A plain model of one log: what was written to it, and what clients and operators were told.
 
-Which records are safe, where the log begins, below which offset no key is there twice, which transactions ended how.
-Everything is worked out from scratch when it is asked for.
+Which batches were written, acknowledged, promised to survive a power loss, deleted; below which offset no key is
+there twice; which transactions ended how. Everything is worked out from scratch when it is asked for, by other means
+than the log's own. What must hold of a log beside its model is in `support.log.checks`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
-from flintmq.records.batch import BatchHeader
-from flintmq.records.markers import Marker
+from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
+from flintmq.records.markers import COMMIT, Marker, control_type, coordinator_epoch
+from flintmq.records.record import records_of
 from flintmq.settings import TopicConfig
 
 BATCHES_REMEMBERED = 5
+_UNPACKED_MAX = 1 << 20
 
 
 class Told(NamedTuple):
@@ -31,6 +35,50 @@ class Ended(NamedTuple):
     timestamp: int
 
 
+@dataclass(frozen=True)
+class Written:
+    """A batch at its place in the log, as it was handed to the disk."""
+
+    header: BatchHeader
+    data: bytes
+
+    @property
+    def base(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def end(self) -> int:
+        return self.header.last_offset + 1
+
+    @cached_property
+    def records(self) -> dict[int, Told]:
+        """By offset; a marker has none."""
+        if self.header.is_control:
+            return {}
+        found = [
+            (one.offset, Told(one.key, one.value, one.timestamp))
+            for one in records_of(self.data, limit=_UNPACKED_MAX)
+        ]
+        assert len(dict(found)) == len(found), "an offset is there twice"
+        return dict(found)
+
+    @cached_property
+    def ended(self) -> Ended:
+        """Of a batch that is a marker."""
+        (record,) = records_of(self.data, limit=_UNPACKED_MAX)
+        epoch, kind = coordinator_epoch(record.value), control_type(record.key)
+        marker = Marker(self.header.producer_id, self.header.producer_epoch, epoch, kind == COMMIT)
+        return Ended(marker, record.timestamp)
+
+
+def placed(batch: bytes | bytearray, base_offset: int, leader_epoch: int) -> Written:
+    """A batch as the log should write it there."""
+    data = bytearray(batch)
+    data[0:8] = base_offset.to_bytes(8, "big")
+    data[12:16] = leader_epoch.to_bytes(4, "big")
+    return Written(read_header(data), bytes(data))
+
+
 @dataclass(slots=True)
 class Transaction:
     batches: list[BatchHeader] = field(default_factory=list)
@@ -45,18 +93,19 @@ class Transaction:
 
 
 @dataclass(slots=True)
-class Model:
+class LogModel:
+    """What is known of one log from outside."""
+
     topic_id: bytes
     config: TopicConfig
-    records: dict[int, Told] = field(default_factory=dict)
-    """By offset, whatever has become of them."""
-    batches: list[BatchHeader] = field(default_factory=list)
-    """Of idempotent and transactional producers."""
-    markers: dict[int, Ended] = field(default_factory=dict)
-    """By offset."""
-    end: int = 0
+    leader_epoch: int = 0
+    batches: list[Written] = field(default_factory=list)
+    """In order, whatever has become of them, as long as nothing else took their place."""
+    ghosts: list[Written] = field(default_factory=list)
+    """Batches whose write failed or did not return: they may turn up whole."""
     promised: int = 0
-    """Below this nothing is lost with the power."""
+    """Below this nothing is lost with the power: it was acknowledged with `flush.messages=1`, or lies below a
+    recovery point."""
     start_asked: int = 0
     start_acknowledged: int = 0
     cleaned_below: int = 0
@@ -66,50 +115,80 @@ class Model:
     gone: set[int] = field(default_factory=set)
     """Offsets that were looked for and not found: they stay away."""
     power_was_lost: bool = False
+    """Since a process last looked at the log."""
 
-    def copy(self) -> Model:
-        return replace(
-            self,
-            records=dict(self.records),
-            batches=list(self.batches),
-            markers=dict(self.markers),
-            gone=set(self.gone),
-        )
+    @property
+    def end(self) -> int:
+        return max(self.batches[-1].end if self.batches else 0, self.start_asked)
 
-    def cut(self, end: int) -> None:
-        """What lies from `end` on was lost before it was safe."""
-        self.records = {offset: told for offset, told in self.records.items() if offset < end}
-        self.batches = [header for header in self.batches if header.last_offset < end]
-        self.markers = {offset: ended for offset, ended in self.markers.items() if offset < end}
-        self.end = end
+    def copy(self) -> LogModel:
+        return replace(self, batches=list(self.batches), ghosts=list(self.ghosts), gone=set(self.gone))
 
-    def last_of(self, producer_id: int) -> list[BatchHeader]:
+    @property
+    def records(self) -> dict[int, Told]:
+        """By offset."""
+        return {offset: told for written in self.batches for offset, told in written.records.items()}
+
+    @property
+    def markers(self) -> dict[int, Ended]:
+        """By offset."""
+        return {written.base: written.ended for written in self.batches if written.header.is_control}
+
+    def untouched(self, found: list[Written]) -> list[Written]:
+        """Those of the batches in the log that no compaction may have changed."""
+        return [written for written in found if written.base >= self.cleaned_below]
+
+    def resume(self, found: list[Written], *, start: int, end: int) -> None:
+        """Go on from what a new process found, between `start` and `end`."""
+        untouched = self.untouched(found)
+        boundary = untouched[0].base if untouched else end
+        kept = [written for written in self.batches if written.base < boundary and written.end <= end]
+        self.batches = kept + untouched
+        self.ghosts, self.power_was_lost = [], False
+        self.start_asked = self.start_acknowledged = start
+        self.promised = min(self.promised, end)
+        # No compaction outlives its process.
+        self.cleaned_below = min(self.cleaned_below, end)
+        if self.config.flush_messages == 1:
+            # All that is visible now is on disk, or a retry would be acknowledged in vain.
+            self.promised = end
+
+    # ---- producers
+
+    def producer_ids(self) -> set[int]:
+        return {w.header.producer_id for w in self.batches} - {NO_PRODUCER_ID}
+
+    def last_of(self, producer_id: int) -> list[Written]:
         """The batches of which a repetition may be known: the last five of the producer's latest epoch."""
         epoch = self.epoch_of(producer_id)
-        mine = [header for header in self.batches if header.producer_id == producer_id]
-        return [header for header in mine if header.producer_epoch == epoch][-BATCHES_REMEMBERED:]
+        mine = [w for w in self.batches if w.header.producer_id == producer_id and not w.header.is_control]
+        return [w for w in mine if w.header.producer_epoch == epoch][-BATCHES_REMEMBERED:]
 
     def epoch_of(self, producer_id: int) -> int:
-        written = [header.producer_epoch for header in self.batches if header.producer_id == producer_id]
-        ended = [one.marker.epoch for one in self.markers.values() if one.marker.producer_id == producer_id]
-        return max(*written, *ended, 0, 0)
+        """By its batches and its markers."""
+        epochs = [w.header.producer_epoch for w in self.batches if w.header.producer_id == producer_id]
+        return max(epochs, default=0)
+
+    def remembered(self, from_offset: int) -> list[Written]:
+        """The batches from there on of which a repetition may be known."""
+        return [w for one in sorted(self.producer_ids()) for w in self.last_of(one) if w.base >= from_offset]
+
+    # ---- transactions
 
     def transactions(self) -> list[Transaction]:
         """All there ever were, the open ones too."""
         found: list[Transaction] = []
         open_ones: dict[int, Transaction] = {}
-        events: list[tuple[int, BatchHeader | Ended]] = [
-            (header.base_offset, header) for header in self.batches if header.is_transactional
-        ]
-        for offset, event in sorted([*events, *self.markers.items()], key=lambda one: one[0]):
-            if isinstance(event, Ended):
-                ended = open_ones.pop(event.marker.producer_id, None)
+        for written in self.batches:
+            header = written.header
+            if header.is_control:
+                ended = open_ones.pop(header.producer_id, None)
                 if ended is not None:
-                    ended.marker_offset, ended.committed = offset, event.marker.committed
-            else:
-                if event.producer_id not in open_ones:
-                    found.append(open_ones.setdefault(event.producer_id, Transaction()))
-                open_ones[event.producer_id].batches.append(event)
+                    ended.marker_offset, ended.committed = written.base, written.ended.marker.committed
+            elif header.is_transactional:
+                if header.producer_id not in open_ones:
+                    found.append(open_ones.setdefault(header.producer_id, Transaction()))
+                open_ones[header.producer_id].batches.append(header)
         return found
 
     def aborted(self) -> set[int]:

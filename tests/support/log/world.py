@@ -1,8 +1,8 @@
 """A data folder on a simulated disk, driven by a seed, with every crash it may meet.
 
-A `Life` is one process: it opens the folder, checks what it finds against the stories that the life before left,
+A `Life` is one process: it opens the folder, checks what it finds against the models that the life before left,
 and goes on with random work. Before each change of the disk the machine or the process may die; the disk found
-then is kept as a `Moment` with the stories so far, while the life itself goes on unharmed. Each moment is the
+then is kept as a `Moment` with the models so far, while the life itself goes on unharmed. Each moment is the
 beginning of another life, which may be crashed again, while it recovers too.
 """
 
@@ -16,20 +16,20 @@ from random import Random
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
-from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.settings import TopicConfig
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
-from support.log.story import Story, Written, check, remembered
+from support.log.checks import PLENTY, check, learn
+from support.log.client import retry, send
+from support.log.model import LogModel
 from support.wire.batches import produced
 
 FOLDER = "data"
 TOPICS = ("a", "b")
 _EVERYTHING = 1 << 30
 START_MS = 1_700_000_000_000
-PLENTY = 1 << 30
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Moment:
     """What a crash left, and what had happened by then."""
 
     disk: SimulatedDisk
-    stories: dict[str, Story]
+    models: dict[str, LogModel]
     deleting: frozenset[bytes]
     clock_ms: int
 
@@ -50,9 +50,9 @@ class Producer:
         self.epoch = 0
         self.sequence = 0
 
-    def resume(self, story: Story) -> None:
+    def resume(self, model: LogModel) -> None:
         """Go on after what the log is known to hold."""
-        mine = [w.header for w in story.batches if w.header.producer_id == self.id]
+        mine = [w.header for w in model.batches if w.header.producer_id == self.id]
         if mine:
             self.epoch, self.sequence = mine[-1].producer_epoch, (mine[-1].last_sequence + 1) & 0x7FFFFFFF
 
@@ -79,7 +79,7 @@ class Life:
     def __init__(
         self,
         random: Random,
-        stories: dict[str, Story],
+        models: dict[str, LogModel],
         *,
         deleting: frozenset[bytes],
         depth: int,
@@ -89,7 +89,7 @@ class Life:
         self.random = random
         self.uniform = uniform
         """Whether all batches have one size, so that what is left of one may be taken for another."""
-        self.stories = stories
+        self.models = models
         self.deleting = deleting
         self.depth = depth
         self.steps = steps
@@ -113,10 +113,10 @@ class Life:
                 return  # a disk that fails at the opening: the process ends, the next one tries again
             for name, partition in self.partitions.items():
                 if partition.log.offline is None:
-                    check(self.stories[name], partition.log, self.random)
-            self.producers = {(name, id): Producer(id) for name in self.stories for id in (1, 2)}
+                    check(self.models[name], partition.log, self.random, is_new=True)
+            self.producers = {(name, id): Producer(id) for name in self.models for id in (1, 2)}
             for (name, _), producer in self.producers.items():
-                producer.resume(self.stories[name])
+                producer.resume(self.models[name])
             for _ in range(self.steps):
                 if not self.is_over:
                     self._step()
@@ -133,7 +133,7 @@ class Life:
         self.folder.close()
         for name, partition in self.partitions.items():
             assert partition.log.offline is None
-            self.stories[name].promised = self.stories[name].end
+            self.models[name].promised = self.models[name].end
         if self.depth < 2:
             self._die(self.random.random() < 0.5)
 
@@ -141,7 +141,7 @@ class Life:
         self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
         self.folder.check_format()
         wanted = [
-            AssignedPartition(name, 0, story.topic_id, story.config) for name, story in self.stories.items()
+            AssignedPartition(name, 0, model.topic_id, model.config) for name, model in self.models.items()
         ]
         for log, _ in self.loop.run_until_complete(self.folder.load(wanted, deleting=self.deleting)):
             self._serve(log)
@@ -149,11 +149,11 @@ class Life:
             remove()
 
     def _serve(self, log: Log) -> None:
-        story = self.stories[log.topic]
-        story.epoch += self.random.choice((0, 1))
+        model = self.models[log.topic]
+        model.leader_epoch += self.random.choice((0, 1))
         self.partitions[log.topic] = Partition(
             log,
-            leader_epoch=story.epoch,
+            leader_epoch=model.leader_epoch,
             isr=[0],
             clock=self.clock,
             timers=self.loop,
@@ -166,21 +166,15 @@ class Life:
 
     def _die(self, power_is_lost: bool) -> None:
         """Keep what would be found, were this the end."""
-        self._remember_recovery_points()
-        stories = {name: story.copy() for name, story in self.stories.items()}
+        for name, partition in self.partitions.items():
+            learn(self.models[name], partition.log)
+        models = {name: model.copy() for name, model in self.models.items()}
         if power_is_lost:
-            for story in stories.values():
-                story.power_was_lost = True
+            for model in models.values():
+                model.power_was_lost = True
         disk = self.disk.crash() if power_is_lost else self.disk.kill()
         disk.free_bytes = PLENTY
-        self.moments.append(Moment(disk, stories, self.deleting, self.clock.now_ms()))
-
-    def _remember_recovery_points(self) -> None:
-        """What was flushed is promised too, whatever the setting."""
-        for name, partition in self.partitions.items():
-            story, log = self.stories[name], partition.log
-            if story.topic_id == log.topic_id and log.offline is None:
-                story.promised = max(story.promised, min(log.recovery_point, story.end))
+        self.moments.append(Moment(disk, models, self.deleting, self.clock.now_ms()))
 
     # ---- work
 
@@ -203,8 +197,8 @@ class Life:
         elif chance < 0.93:
             self._delete_records(name, partition)
         elif chance < 0.95:
-            self.stories[name].config = configs(self.random)
-            partition.configure(self.stories[name].config)
+            self.models[name].config = configs(self.random)
+            partition.configure(self.models[name].config)
         elif chance < 0.96:
             self._recreate(name)
         elif chance < 0.97:
@@ -230,12 +224,12 @@ class Life:
             sequence=producer.sequence if producer else -1,
         )
         try:
-            self._send(name, partition, batch)
+            send(self.models[name], partition, batch, self.clock.now_ms())
         except RequestError as error:
             # Only where the records it wrote last are gone may a producer be told so.
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or producer is None:
                 raise
-            known = [w for w in self.stories[name].batches if w.header.producer_id == producer.id]
+            known = [w for w in self.models[name].batches if w.header.producer_id == producer.id]
             assert not known or known[-1].end <= partition.log.segments[0].base_offset
             producer.fence()
             return
@@ -244,60 +238,25 @@ class Life:
         if producer is not None:
             producer.sequence = (producer.sequence + len(values)) & 0x7FFFFFFF
 
-    def _send(self, name: str, partition: Partition, batch: bytearray) -> None:
-        story, log = self.stories[name], partition.log
-        view = memoryview(batch)
-        header = partition.check(view, self.clock.now_ms())
-        end_before = log.end_offset
-        placed = bytearray(batch)
-        placed[0:8] = end_before.to_bytes(8, "big")
-        placed[12:16] = partition.leader_epoch.to_bytes(4, "big")
-        attempt = Written(read_header(placed), bytes(placed))
-        story.ghosts.append(attempt)
-        was_durable = log.config.flush_messages == 1
-        appended = partition.append(view, header, self.clock.now_ms())
-        assert log.end_offset == appended.last_offset + 1 == attempt.end, (
-            "a new batch was taken for a repetition"
-        )
-        story.ghosts.remove(attempt)
-        story.batches.append(attempt)
-
-        def acknowledged(failure: str | None) -> None:
-            if failure is None and was_durable and log.config.flush_messages == 1:
-                story.promised = max(story.promised, attempt.end)
-
-        if partition.is_visible(appended.last_offset):
-            acknowledged(None)
-        else:
-            partition.when_visible(appended.last_offset, acknowledged)
-
     def _retry(self, name: str, partition: Partition) -> None:
-        """A retry gets the original offset, and writes nothing."""
         log = partition.log
-        mine = remembered(self.stories[name], log.segments[0].base_offset)
-        if not mine or log.offline is not None:
-            return
-        written = self.random.choice(mine)
-        batch = bytearray(written.data)
-        batch[0:8] = bytes(8)
-        end_before = log.end_offset
-        appended = partition.append(memoryview(batch), read_header(batch), self.clock.now_ms())
-        assert (appended.base_offset, appended.last_offset + 1) == (written.base, written.end)
-        assert log.end_offset == end_before
+        mine = self.models[name].remembered(log.segments[0].base_offset)
+        if mine and log.offline is None:
+            retry(partition, self.random.choice(mine), self.clock.now_ms())
 
     def _delete_records(self, name: str, partition: Partition) -> None:
-        story, log = self.stories[name], partition.log
+        model, log = self.models[name], partition.log
         if log.offline is not None or log.high_watermark <= log.start_offset:
             return
         start = self.random.randint(log.start_offset, log.high_watermark)
-        story.start_asked = max(story.start_asked, start)
+        model.start_asked = max(model.start_asked, start)
 
         async def delete() -> None:
             try:
                 await delete_records([(partition, start)], log_dir=self.folder, executor=self.executor)
             except (OSError, StorageError):
                 return
-            story.start_acknowledged = max(story.start_acknowledged, start)
+            model.start_acknowledged = max(model.start_acknowledged, start)
 
         task = self.loop.create_task(delete())
         if self.random.random() < 0.7:
@@ -305,18 +264,18 @@ class Life:
 
     def _recreate(self, name: str) -> None:
         """Delete the topic and make another of the same name, as the metadata would have it."""
-        old = self.stories[name]
+        old = self.models[name]
         self.deleting |= {old.topic_id}
-        story = Story(self.random.randbytes(16), configs(self.random))
+        model = LogModel(self.random.randbytes(16), configs(self.random))
         # The metadata says so from here on, whatever has become of the folders.
-        self.stories[name] = story
+        self.models[name] = model
         self.partitions.pop(name).close()
         remove = self.folder.delete(name, 0)
         for _ in range(self.random.randint(0, 3)):
             self.loop.call_soon(self.loop.stop)
             self.loop.run_forever()
         try:
-            self._serve(self.folder.create(AssignedPartition(name, 0, story.topic_id, story.config)))
+            self._serve(self.folder.create(AssignedPartition(name, 0, model.topic_id, model.config)))
         except (OSError, StorageError):
             self.is_over = True
             return
@@ -346,9 +305,9 @@ def explore(seed: int, *, steps: int = 120) -> int:
     random = Random(seed)
     disk = SimulatedDisk(random.getrandbits(64))
     disk.sync_dir("")
-    stories = {name: Story(random.randbytes(16), configs(random)) for name in TOPICS}
+    models = {name: LogModel(random.randbytes(16), configs(random)) for name in TOPICS}
     uniform = random.random() < 0.3
-    lives = [Life(random, stories, deleting=frozenset(), depth=0, steps=steps, uniform=uniform)]
+    lives = [Life(random, models, deleting=frozenset(), depth=0, steps=steps, uniform=uniform)]
     lives[0].live(disk)
     crashes = 0
     while lives:
@@ -357,7 +316,7 @@ def explore(seed: int, *, steps: int = 120) -> int:
             crashes += 1
             heir = Life(
                 random,
-                moment.stories,
+                moment.models,
                 deleting=moment.deleting,
                 depth=life.depth + 1,
                 uniform=uniform,
