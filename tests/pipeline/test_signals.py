@@ -132,8 +132,15 @@ def run(tmp_path: Path, broker: BrokerProcess, topics: Topics, topic: str) -> _R
     return _Run(tmp_path, broker.address, topic)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "times"),
+    [
+        pytest.param(signal.SIGINT, 1, id="SIGINT"),
+        pytest.param(signal.SIGTERM, 2, id="SIGTERM twice"),
+        pytest.param(signal.SIGINT, 2, id="SIGINT twice", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 1, id="SIGTERM", marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_while_spark_starts_leaves_no_java_behind(run: _Run, number: int, times: int) -> None:
     with run.started():
         run.wait_for("Java", lambda: run.has_java)
@@ -155,7 +162,9 @@ def test_a_signal_for_all_processes_stops_a_run_in_order(
     assert run.state == "stopped"
 
 
-@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "alone"])
+@pytest.mark.parametrize(
+    "is_asked", [pytest.param(True, id="asked", marks=pytest.mark.long), pytest.param(False, id="alone")]
+)
 def test_java_that_is_ended_by_somebody_else_is_no_traceback(
     run: _Run, broker: BrokerProcess, topic: str, is_asked: bool
 ) -> None:

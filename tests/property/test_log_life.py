@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.timeout(300)
 def test_a_log_holds_what_it_should_whatever_happens_to_it() -> None:
-    explore(LogMachine, 250, steps=50)
+    explore(LogMachine, 160, steps=50)
 
 
 @pytest.mark.long
