@@ -157,6 +157,15 @@ class Member:
         return True
 
     def close(self) -> None:
+        """Hand the partitions over, then close.
+
+        Where `close` itself finds partitions to revoke, librdkafka may wait for ever for its own thread, and its
+        binding keeps the interpreter's lock meanwhile: not even the test's time limit ends that.
+        """
+        self.consumer.unsubscribe()
+        deadline = time.monotonic() + self._patience_s
+        while self.consumer.assignment() and time.monotonic() < deadline:
+            self.consumer.poll(_WAIT_S)
         self.consumer.close()
         self._noted()
 
