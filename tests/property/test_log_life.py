@@ -24,7 +24,7 @@ from flintmq.settings import TopicConfig
 from flintmq.storage.scrub import ScrubResult, scrub
 from flintmq.storage.segment import Segment
 from support.log.life import LogLife
-from support.log.machine import LogMachine, explore
+from support.log.machine import LogMachine, explore, only
 
 
 @pytest.fixture(autouse=True)
@@ -94,21 +94,6 @@ def _an_active_segment_is_read_to_its_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scrubbing_shell, "scrub", greedy)
 
 
-class VerifiedLogMachine(LogMachine):
-    """Only what concerns a reading of the active segment."""
-
-    begin_reading = look_up = roll = compact = retain = delete_records = checkpoint = recreate = None  # type: ignore[assignment]
-    arm = compact_and_be_disturbed = stop = run_out_of_space = fail_to_sync_a_folder = None  # type: ignore[assignment]
-
-
-class CompactedLogMachine(LogMachine):
-    """Only what concerns producers whose records compaction removes."""
-
-    begin_reading = look_up = retain = delete_records = verify = checkpoint = recreate = None  # type: ignore[assignment]
-    step = wait = arm = compact_and_be_disturbed = stop = None  # type: ignore[assignment]
-    run_out_of_space = fail_to_sync_a_folder = None  # type: ignore[assignment]
-
-
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
@@ -116,8 +101,12 @@ class CompactedLogMachine(LogMachine):
     [
         (_nothing_is_made_durable, LogMachine),
         (_no_note_is_written, LogMachine),
-        (_producers_are_forgotten, CompactedLogMachine),
-        (_an_active_segment_is_read_to_its_end, VerifiedLogMachine),
+        # Rare among all steps: only those that concern it.
+        (_producers_are_forgotten, only("append", "append_many", "roll", "compact", "crash")),
+        (
+            _an_active_segment_is_read_to_its_end,
+            only("append", "append_many", "verify", "step", "wait", "crash"),
+        ),
     ],
 )
 def test_wrong_code_is_found_out(

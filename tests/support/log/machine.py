@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
+    RULE_MARKER,
     RuleBasedStateMachine,
     initialize,
     precondition,
@@ -250,6 +251,13 @@ class TransactionalLogMachine(LogMachine):
             self.life.append([(KEYS[2], bytes(50))], producer_id=producer_id, age_ms=0, codec=Codec.NONE)
             self.life.end_transaction(producer_id, commit=False, bumps_epoch=True)
         super().disturb(action)
+
+
+def only(*names: str) -> type[LogMachine]:
+    """Return the machine with these of its rules alone, for what is rare among all of them."""
+    rules = {name for name, one in vars(LogMachine).items() if hasattr(one, RULE_MARKER)}
+    assert rules >= set(names), f"no rules: {set(names) - rules}"
+    return type("FewerRules", (LogMachine,), dict.fromkeys(rules - set(names)))
 
 
 def explore(

@@ -150,7 +150,7 @@ class LogModel:
         # No compaction outlives its process.
         self.cleaned_below = min(self.cleaned_below, end)
         if self.config.flush_messages == 1:
-            # All that is visible now is on disk, or a retry would be acknowledged in vain.
+            # Recovery syncs what it serves: a retry of it is acknowledged without another write.
             self.promised = end
 
     # ---- producers
