@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.broker.request import Request
@@ -24,7 +24,7 @@ from flintmq.protocol.codegen.structures import Message
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=CoordinatorMachine)
 P = TypeVar("P", bound=Message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from flintmq.broker.apis import APIS, Api, served
 from flintmq.broker.request import Request, ResponseChannel
@@ -24,11 +24,11 @@ from flintmq.protocol.codec import decoder
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import API_VERSIONS_KEY, parse_request_header
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-DRAIN_S = 5.0
+DRAIN_S: Final = 5.0
 # The length before each frame is received too.
-_PREFIX = 4
+_PREFIX: Final = 4
 
 
 class Dispatcher:

@@ -14,18 +14,19 @@ that grows beyond the bound is dropped: its client begins again with everything.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from flintmq.effects import Clock, Random
 from flintmq.errors import ErrorCode
 from flintmq.protocol.fetch import FIRST_TOPIC_IDS, FetchedPartition
 from flintmq.protocol.messages import FetchRequest
 
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-EVICTION_IDLE_S = 120.0
-PARTITIONS_MAX = 200_000
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+EVICTION_IDLE_S: Final = 120.0
+PARTITIONS_MAX: Final = 200_000
 """In all sessions together; each takes about half a kilobyte."""
-_MAX_INT32 = 0x7FFFFFFF
+_MAX_INT32: Final = 0x7FFFFFFF
 
 PartitionKey = tuple[str | bytes, int]
 

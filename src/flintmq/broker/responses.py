@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.protocol.codec import encoder
@@ -16,10 +16,10 @@ from flintmq.protocol.codegen.schema import MessageSchema
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_header, response_is_flexible
 
-_SIZE = struct.Struct(">i")
-_NO_SIZE = bytes(4)
-_REASON_MAX = 500
-_CODE_FIELDS = ("error_code", "partition_error_code")
+_SIZE: Final = struct.Struct(">i")
+_NO_SIZE: Final = bytes(4)
+_REASON_MAX: Final = 500
+_CODE_FIELDS: Final = ("error_code", "partition_error_code")
 
 
 def encode_response(request: Request, response: Message) -> ResponseBuffers:
@@ -65,7 +65,7 @@ class _CodeFields(NamedTuple):
     """Fields that lead to more: name, whether it is an array, and the code fields of each element."""
 
 
-_code_fields: dict[int, _CodeFields | None] = {}
+_code_fields: Final[dict[int, _CodeFields | None]] = {}
 """By API key; filled as responses are encoded."""
 
 

@@ -9,7 +9,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.produce import ProduceRequest
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from flintmq.partitions.partition import Partition
     from flintmq.records.topic_partition import TopicPartition
 
-_FIRST_ADDING = 12
-_FIRST_ABORTABLE = 11
+_FIRST_ADDING: Final = 12
+_FIRST_ABORTABLE: Final = 11
 # How long a batch waits for the end of the transaction before, so that the client may begin the next at once.
-_WAIT_S = 0.1
+_WAIT_S: Final = 0.1
 
-_RETRIABLE = (
+_RETRIABLE: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -60,16 +60,17 @@ class TransactionVerification:
         self._services = services
         self._partitions: list[TopicPartition] = []
         self._producer: tuple[int, int] | None = None
-        self._error: ErrorCode | None = None
         self._codes: Codes = {}
         self._is_pending = False
         self._waiter: asyncio.Future[None] | None = None
-        self._find_partitions(message)
+        self._error = self._find_partitions(message)
         if self._partitions and self._error is None:
             self._begin()
 
-    def _find_partitions(self, message: ProduceRequest) -> None:
+    def _find_partitions(self, message: ProduceRequest) -> ErrorCode | None:
+        """Note the partitions to verify, and the producer; return the error of the whole request."""
         partitions = self._services.partitions
+        error: ErrorCode | None = None
         for topic, batches in message.topics:
             for index, records in batches:
                 partition = partitions.get(topic, index)
@@ -84,9 +85,10 @@ class TransactionVerification:
                 if self._producer is None:
                     self._producer = producer
                 elif self._producer != producer:
-                    self._error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                    error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 if not partition.log.producers.has_open_transaction(*producer):
                     self._partitions.append((partition.topic, partition.index))
+        return error
 
     def _begin(self) -> None:
         assert self._producer is not None

@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
-LATENCY_BOUNDS_S = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
+LATENCY_BOUNDS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 """Upper ends of the buckets of every histogram; one more bucket takes what is above."""
 
 Now = Callable[[], float]
@@ -41,7 +42,7 @@ class ApiCounters:
         self.buckets[bisect_left(LATENCY_BOUNDS_S, elapsed_s)] += 1
 
 
-UNCOUNTED = ApiCounters(lambda: 0.0)
+UNCOUNTED: Final = ApiCounters(lambda: 0.0)
 """For requests that nobody counts, so that no request must be asked whether somebody does."""
 
 

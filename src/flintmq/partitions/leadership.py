@@ -6,11 +6,13 @@ One rule for every API that names a partition and the leader epoch its client kn
 
 from __future__ import annotations
 
+from typing import Final
+
 from flintmq.errors import ErrorCode, LogOffline, RequestError
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 
-NO_LEADER_EPOCH = -1
+NO_LEADER_EPOCH: Final = -1
 
 
 def led_partition(

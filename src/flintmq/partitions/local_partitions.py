@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.metadata import keys
@@ -20,9 +21,9 @@ from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-EXPIRY_CHECK_MS = 600_000
+EXPIRY_CHECK_MS: Final = 600_000
 """How often idle producers are looked for, as in Kafka."""
 
 

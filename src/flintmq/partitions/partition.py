@@ -8,7 +8,7 @@ loop, so that a burst of appends wakes them once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError
@@ -29,9 +29,9 @@ from flintmq.settings import TopicConfig
 from flintmq.storage.durability.flusher import Done, Flusher
 from flintmq.storage.log import Appended, Log
 
-_FOREVER = 1 << 62
+_FOREVER: Final = 1 << 62
 # More than anybody waits for.
-_UNCOUNTED = 1 << 62
+_UNCOUNTED: Final = 1 << 62
 
 
 class AppendListener(Protocol):

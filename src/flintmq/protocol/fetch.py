@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from flintmq.protocol.codec import decoder
 from flintmq.protocol.messages import FetchRequest
 from flintmq.records.varint import append_unsigned
 
-FIRST_SESSIONS = 7
-FIRST_FLEXIBLE = 12
-FIRST_TOPIC_IDS = 13
+FIRST_SESSIONS: Final = 7
+FIRST_FLEXIBLE: Final = 12
+FIRST_TOPIC_IDS: Final = 13
 
-INLINE_BYTES_MAX = 16 * 1024
+INLINE_BYTES_MAX: Final = 16 * 1024
 """Up to this size, copying a partition's records into the response's buffer is cheaper than a call to send them."""
-INLINED_BYTES_MAX = 1024 * 1024
+INLINED_BYTES_MAX: Final = 1024 * 1024
 """What one response may so copy in all: a client that does not take it must not cost much memory."""
 
 
@@ -54,17 +54,17 @@ def decode_request(frame: memoryview, position: int, version: int) -> FetchReque
     return decoder(FetchRequest, version)(frame, position)[0]
 
 
-_HEAD_4 = struct.Struct(">ii")
-_HEAD_7 = struct.Struct(">ihii")
-_HEAD_12 = struct.Struct(">ihi")
-_PARTITION_4 = struct.Struct(">ihqq")
-_PARTITION_5 = struct.Struct(">ihqqq")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_ABORTED = struct.Struct(">qq")
-_EPOCH_END = struct.Struct(">iq")
-_DIVERGING_TAGS = bytes((1, 0, 13))
-NO_PREFERRED_REPLICA = _INT32.pack(-1)
+_HEAD_4: Final = struct.Struct(">ii")
+_HEAD_7: Final = struct.Struct(">ihii")
+_HEAD_12: Final = struct.Struct(">ihi")
+_PARTITION_4: Final = struct.Struct(">ihqq")
+_PARTITION_5: Final = struct.Struct(">ihqqq")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_ABORTED: Final = struct.Struct(">qq")
+_EPOCH_END: Final = struct.Struct(">iq")
+_DIVERGING_TAGS: Final = bytes((1, 0, 13))
+NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
 
 
 def encode_response(

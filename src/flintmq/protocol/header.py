@@ -24,10 +24,10 @@ FIRST_FLEXIBLE: Final = definitions().first_flexible_versions()
 
 _FIRST_FLEXIBLE_RESPONSE: Final = {**FIRST_FLEXIBLE, API_VERSIONS_KEY: NOT_FLEXIBLE}
 
-_read_fixed = struct.Struct(">hhih").unpack_from
+_read_fixed: Final = struct.Struct(">hhih").unpack_from
 _FIXED_SIZE: Final = 10
-_write_response = struct.Struct(">i").pack
-_write_flexible_response = struct.Struct(">ix").pack
+_write_response: Final = struct.Struct(">i").pack
+_write_flexible_response: Final = struct.Struct(">ix").pack
 
 
 def parse_request_header(buffer: Buffer, position: int, end: int) -> tuple[int, int, int, str | None, int]:
@@ -36,6 +36,10 @@ def parse_request_header(buffer: Buffer, position: int, end: int) -> tuple[int, 
     The version may be one that is not served. A client id that is not UTF-8 is read with replacement
     characters, since it only labels.
     """
+    api_key: int
+    api_version: int
+    correlation_id: int
+    size: int
     body = position + _FIXED_SIZE
     if body > end:
         raise ProtocolError("a request too short for its header")

@@ -1,4 +1,4 @@
-"""Produce, by hand: the request as plain tuples with views of the payload, the response as one buffer.
+"""Produce, by hand: the request with views of the payload, the response as one buffer.
 
 Byte for byte what the generated codec reads and writes (a test compares them for every version), at less
 than half its cost. A payload is never copied: its view lives as long as the caller keeps the frame.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final
 
 from flintmq.errors import ProtocolError
 from flintmq.protocol.primitives import (
@@ -20,39 +20,58 @@ from flintmq.protocol.primitives import (
 )
 from flintmq.records.varint import append_unsigned, read_unsigned_rest
 
-FIRST_FLEXIBLE = 9
-FIRST_TOPIC_IDS = 13
+FIRST_FLEXIBLE: Final = 9
+FIRST_TOPIC_IDS: Final = 13
 
 PartitionBatch = tuple[int, memoryview | None]
 """Partition index and its records."""
 TopicBatches = tuple[str | bytes, list[PartitionBatch]]
 """Topic name (or id, from version 13 on) and its partitions."""
 
-_ACKS_TIMEOUT_COUNT = struct.Struct(">hii")
-_ACKS_TIMEOUT = struct.Struct(">hi")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INDEX_SIZE = struct.Struct(">ii")
+_ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
+_ACKS_TIMEOUT: Final = struct.Struct(">hi")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INDEX_SIZE: Final = struct.Struct(">ii")
 
 
-class ProduceRequest(NamedTuple):
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[TopicBatches]
+class ProduceRequest:
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str | None, acks: int, timeout_ms: int, topics: list[TopicBatches]
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
 
 
-class ProducedPartition(NamedTuple):
-    """The answer for one partition."""
+class ProducedPartition:
+    """The response for one partition."""
 
-    partition: int
-    error_code: int = 0
-    base_offset: int = -1
-    append_time_ms: int = -1
-    start_offset: int = -1
-    error_message: str | None = None
-    record_errors: Sequence[tuple[int, str]] = ()
-    """Which records of the batch are to blame, and why (KIP-467)."""
+    __slots__ = (
+        "append_time_ms", "base_offset", "error_code", "error_message", "partition", "record_errors", "start_offset",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        partition: int,
+        error_code: int = 0,
+        base_offset: int = -1,
+        append_time_ms: int = -1,
+        start_offset: int = -1,
+        error_message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        self.partition = partition
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self.start_offset = start_offset
+        self.error_message = error_message
+        self.record_errors = record_errors
+        """Which records of the batch are to blame, and why (KIP-467)."""
 
 
 def decode_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -66,6 +85,12 @@ def decode_request(frame: memoryview, position: int, version: int) -> ProduceReq
 
 
 def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
+    size: int
+    acks: int
+    timeout_ms: int
+    topic_count: int
+    count: int
+    index: int
     (size,) = _INT16.unpack_from(frame, position)
     position += 2
     transactional_id = None
@@ -106,6 +131,9 @@ def _decode_old(frame: memoryview, position: int) -> ProduceRequest:
 
 
 def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    acks: int
+    timeout_ms: int
+    index: int
     end = len(frame)
     by_id = version >= FIRST_TOPIC_IDS
     size = frame[position]
@@ -117,10 +145,10 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> ProduceR
         position += size - 1
         transactional_id = str(frame[position - size + 1 : position], "utf-8")
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
-    count, position = _count(frame, position + 6)
+    topic_count, position = _count(frame, position + 6)
     topics: list[TopicBatches] = []
-    entries = _plausible(count, end - position)
-    for _ in range(count):
+    entries = _plausible(topic_count, end - position)
+    for _ in range(topic_count):
         topic: str | bytes
         if by_id:
             topic = bytes(frame[position : position + 16])
@@ -198,17 +226,17 @@ def _tags(frame: memoryview, position: int, end: int) -> int:
 
 # ---- the response
 
-_PARTITION_3 = struct.Struct(">ihqq")
-_PARTITION_5 = struct.Struct(">ihqqq")
+_PARTITION_3: Final = struct.Struct(">ihqq")
+_PARTITION_5: Final = struct.Struct(">ihqqq")
 # No record errors, no message, no tags: how nearly every answer ends.
-_PARTITION_8 = struct.Struct(">ihqqqih")
-_PARTITION_9 = struct.Struct(">ihqqqBBB")
+_PARTITION_8: Final = struct.Struct(">ihqqqih")
+_PARTITION_9: Final = struct.Struct(">ihqqqBBB")
 
 
 def encode_response(
     out: bytearray,
     version: int,
-    topics: Sequence[tuple[str | bytes, Sequence[ProducedPartition]]],
+    topics: list[tuple[str | bytes, list[ProducedPartition]]],
     throttle_ms: int,
 ) -> None:
     """Append the response's body to `out`, which holds its header."""
@@ -219,26 +247,29 @@ def encode_response(
     for topic, partitions in topics:
         name = topic.encode() if isinstance(topic, str) else topic
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
-        for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
-            if version >= 8 and message is None and not faults:
-                out += _PARTITION_8.pack(index, error, base_offset, append_time_ms, start_offset, 0, -1)
+        for one in partitions:
+            index, error, base_offset = one.partition, one.error_code, one.base_offset
+            if version >= 8 and one.error_message is None and not one.record_errors:
+                out += _PARTITION_8.pack(
+                    index, error, base_offset, one.append_time_ms, one.start_offset, 0, -1
+                )
             elif version >= 5:
-                out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
+                out += _PARTITION_5.pack(index, error, base_offset, one.append_time_ms, one.start_offset)
                 if version >= 8:
-                    out += _INT32.pack(len(faults))
-                    for at, why in faults:
+                    out += _INT32.pack(len(one.record_errors))
+                    for at, why in one.record_errors:
                         out += _INT32.pack(at)
                         _write_text(out, why)
-                    _write_text(out, message)
+                    _write_text(out, one.error_message)
             else:
-                out += _PARTITION_3.pack(index, error, base_offset, append_time_ms)
+                out += _PARTITION_3.pack(index, error, base_offset, one.append_time_ms)
     out += _INT32.pack(throttle_ms)
 
 
 def _encode_flexible(
     out: bytearray,
     version: int,
-    topics: Sequence[tuple[str | bytes, Sequence[ProducedPartition]]],
+    topics: list[tuple[str | bytes, list[ProducedPartition]]],
     throttle_ms: int,
 ) -> None:
     append_unsigned(out, len(topics) + 1)
@@ -250,17 +281,20 @@ def _encode_flexible(
             append_unsigned(out, len(name) + 1)
             out += name
         append_unsigned(out, len(partitions) + 1)
-        for index, error, base_offset, append_time_ms, start_offset, message, faults in partitions:
-            if message is None and not faults:
-                out += _PARTITION_9.pack(index, error, base_offset, append_time_ms, start_offset, 1, 0, 0)
+        for one in partitions:
+            index, error, base_offset = one.partition, one.error_code, one.base_offset
+            if one.error_message is None and not one.record_errors:
+                out += _PARTITION_9.pack(
+                    index, error, base_offset, one.append_time_ms, one.start_offset, 1, 0, 0
+                )
                 continue
-            out += _PARTITION_5.pack(index, error, base_offset, append_time_ms, start_offset)
-            append_unsigned(out, len(faults) + 1)
-            for at, why in faults:
+            out += _PARTITION_5.pack(index, error, base_offset, one.append_time_ms, one.start_offset)
+            append_unsigned(out, len(one.record_errors) + 1)
+            for at, why in one.record_errors:
                 out += _INT32.pack(at)
                 _write_compact_text(out, why)
                 out.append(0)
-            _write_compact_text(out, message)
+            _write_compact_text(out, one.error_message)
             out.append(0)
         out.append(0)
     out += _INT32.pack(throttle_ms)

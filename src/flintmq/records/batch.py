@@ -12,42 +12,42 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.checksum import crc32c
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = 61
-LENGTH_END = 12
-CRC_POSITION = 17
-CRC_START = 21
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = 61
+LENGTH_END: Final = 12
+CRC_POSITION: Final = 17
+CRC_START: Final = 21
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_SEQUENCE = -1
-NO_EPOCH = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_EPOCH: Final = -1
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
-CODEC_COUNT = 5
-ZSTD = 4
-MAX_INT32 = 0x7FFFFFFF
+CODEC_COUNT: Final = 5
+ZSTD: Final = 4
+MAX_INT32: Final = 0x7FFFFFFF
 # A record is at least 7 bytes: its length, attributes, two deltas, two null lengths and a header count.
-RECORD_SIZE_MIN = 7
+RECORD_SIZE_MIN: Final = 7
 # What a byte can unpack to at most, by codec: deflate repeats 258 bytes in two bits, snappy 64 in three bytes, lz4
 # 255 in one, a zstd block 128 KiB in four. A count beyond that is a lie that would waste offsets.
-_EXPANSION_MAX = (1, 1032, 22, 256, 32768)
+_EXPANSION_MAX: Final = (1, 1032, 22, 256, 32768)
 
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
-_UINT32 = struct.Struct(">I")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_INT16 = struct.Struct(">h")
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_UINT32: Final = struct.Struct(">I")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_INT16: Final = struct.Struct(">h")
 
 
 class BatchHeader(NamedTuple):
@@ -99,7 +99,7 @@ def advance_sequence(sequence: int, by: int) -> int:
     return (sequence + by) & MAX_INT32
 
 
-_header: Callable[[type[BatchHeader], tuple[int, ...]], BatchHeader] = tuple.__new__
+_header: Final[Callable[[type[BatchHeader], tuple[int, ...]], BatchHeader]] = tuple.__new__
 """What `BatchHeader._make` does, without its check of the count: every batch that is written pays for it."""
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.errors import CorruptionError
 from flintmq.records.record import build_batch
 
 ABORT, COMMIT = 0, 1
 
-_KEY = struct.Struct(">hh")
-_VALUE = struct.Struct(">hi")
-_VERSION = 0
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
 
 
 class Marker(NamedTuple):

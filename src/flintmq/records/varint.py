@@ -9,7 +9,7 @@ same reason: `record_walk` is compiled and has typed copies, `arrow.codec.varint
 from __future__ import annotations
 
 
-def read_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | memoryview, position: int, bits: int) -> tuple[int, int]:
     """Return the zigzag varint at `position` and the position after it.
 
     IndexError where the data ends first, OverflowError where it is longer than an integer of `bits` bits.

@@ -13,9 +13,8 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.effects import Executor
@@ -27,17 +26,17 @@ from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound import Outbound, memory_of
 from flintmq.server.outbound_budget import OutboundBudget
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
-BACKLOG_BYTES_MAX = 1024 * 1024
+BACKLOG_BYTES_MAX: Final = 1024 * 1024
 # What all clients together may let pile up in memory, and from where on one is counted among them.
-BACKLOGS_BYTES_MAX = 64 * 1024 * 1024
-BACKLOG_BYTES_COUNTED = 64 * 1024
+BACKLOGS_BYTES_MAX: Final = 64 * 1024 * 1024
+BACKLOG_BYTES_COUNTED: Final = 64 * 1024
 # How long the requests of one connection are handled before the others have their turn.
-TURN_S = 0.005
-_LENGTH = 4
-_NOTHING = memoryview(b"")
+TURN_S: Final = 0.005
+_LENGTH: Final = 4
+_NOTHING: Final = memoryview(b"")
 
 
 class RequestDispatcher(Protocol):
@@ -46,34 +45,45 @@ class RequestDispatcher(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class ServerContext:
     """What all connections of a server have in common."""
 
-    loop: asyncio.AbstractEventLoop
-    dispatcher: RequestDispatcher
-    executor: Executor
-    budget: InboundBudget
-    frame_size_max: int
-    in_flight_max: int
-    connections: dict[Connection, None]
-    buffer: memoryview
-    admits: Callable[[Connection], str | None]
-    on_closed: Callable[[Connection], object]
-    ordinary_frame_size_max: int = UNLIMITED
-    """For all but those that write records."""
-    draining: bool = False
-    """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
-    backlog: OutboundBudget[Connection] = field(default_factory=lambda: OutboundBudget(BACKLOGS_BYTES_MAX))
-    counters: ConnectionCounters = field(default_factory=ConnectionCounters)
-    refusals: ClosedConnectionLog = field(init=False)
+    __slots__ = (
+        "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
+        "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.refusals = ClosedConnectionLog(self.loop, logger)
-
-    @staticmethod
-    def new_buffer() -> memoryview:
-        return memoryview(bytearray(SHARED_BYTES))
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        dispatcher: RequestDispatcher,
+        executor: Executor,
+        budget: InboundBudget,
+        frame_size_max: int,
+        in_flight_max: int,
+        admits: Callable[[Connection], str | None],
+        on_closed: Callable[[Connection], object],
+        ordinary_frame_size_max: int = UNLIMITED,
+        counters: ConnectionCounters | None = None,
+    ) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.executor = executor
+        self.budget = budget
+        self.frame_size_max = frame_size_max
+        self.in_flight_max = in_flight_max
+        self.admits = admits
+        self.on_closed = on_closed
+        self.ordinary_frame_size_max = ordinary_frame_size_max
+        """For all but those that write records."""
+        self.counters = counters or ConnectionCounters()
+        self.connections: dict[Connection, None] = {}
+        self.buffer = memoryview(bytearray(SHARED_BYTES))
+        self.draining = False
+        """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
+        self.backlog: OutboundBudget[Connection] = OutboundBudget(BACKLOGS_BYTES_MAX)
+        self.refusals = ClosedConnectionLog(loop, logger)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -210,12 +220,13 @@ class Connection(asyncio.BufferedProtocol):
         return own.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.active_at = self._shared.loop.time()
+        shared = self._shared
+        self.active_at = shared.loop.time()
         try:
             if self._unfinished:
                 self._continue_frame(nbytes)
             else:
-                self._take(self._shared.buffer[:nbytes], shared=True)
+                self._take(shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
             self.refuse(str(error), CloseReason.FRAME)
 

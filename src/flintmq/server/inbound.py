@@ -11,14 +11,16 @@ has reason to be very large: records to be written.
 
 from __future__ import annotations
 
+from typing import Final
+
 from flintmq.errors import ProtocolError
 
-GROWTH_MIN = 64 * 1024
-SHARED_BYTES = 256 * 1024
-UNLIMITED = 1 << 31
-_LENGTH = 4
-_KIND_END = _LENGTH + 2
-_PRODUCE = b"\0\0"
+GROWTH_MIN: Final = 64 * 1024
+SHARED_BYTES: Final = 256 * 1024
+UNLIMITED: Final = 1 << 31
+_LENGTH: Final = 4
+_KIND_END: Final = _LENGTH + 2
+_PRODUCE: Final = b"\0\0"
 
 
 class FrameBuffer:
@@ -56,7 +58,7 @@ class FrameBuffer:
             self._measured = True
         elif self.filled >= _KIND_END:
             self._measured = True
-            if self.view[_LENGTH:_KIND_END] != _PRODUCE:
+            if bytes(self.view[_LENGTH:_KIND_END]) != _PRODUCE:
                 raise ProtocolError(
                     f"a request of {size} bytes that writes no records; up to {self.ordinary_size_max} are taken "
                     "(flint.request.max.bytes)"

@@ -14,9 +14,10 @@ Nobody is at fault alone then: whoever sees that `finished` stands still gives u
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-NO_LIMIT = -1
-_BOUNDLESS = 1 << 62
+NO_LIMIT: Final = -1
+_BOUNDLESS: Final = 1 << 62
 
 
 class InboundBudget:

@@ -76,11 +76,9 @@ class Server:
             frame_size_max=settings.socket_request_max_bytes,
             ordinary_frame_size_max=settings.flint_request_max_bytes,
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
-            connections={},
-            buffer=ServerContext.new_buffer(),
             admits=self._admits,
             on_closed=self._closed,
-            counters=counters or ConnectionCounters(),
+            counters=counters,
         )
 
     @property

@@ -16,21 +16,21 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 from flintmq.broker.request import ResponseBuffer
 from flintmq.effects import Executor
 from flintmq.storage.segment import FileRange
 
-_GATHERED_MAX = 64
+_GATHERED_MAX: Final = 64
 # A larger answer is not worth keeping back, or joining to others.
-_CORKED_BYTES_MAX = 32 * 1024
-_PROBE_STRIDE = 512 * 1024
-_READ_AHEAD = 1024 * 1024
-_MSG_MORE = getattr(socket, "MSG_MORE", 0)
-_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
-_HAS_SENDFILE = hasattr(os, "sendfile") and os.uname().sysname == "Linux"
+_CORKED_BYTES_MAX: Final = 32 * 1024
+_PROBE_STRIDE: Final = 512 * 1024
+_READ_AHEAD: Final = 1024 * 1024
+_MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+_HAS_SENDFILE: Final = hasattr(os, "sendfile") and os.uname().sysname == "Linux"
 
 
 def memory_of(buffers: Iterable[ResponseBuffer]) -> int:
@@ -89,7 +89,7 @@ class Outbound:
         """What waits here in memory; `pending_bytes` counts what lies in files as well."""
         return memory_of(self._queue)
 
-    def send(self, buffers: Sequence[ResponseBuffer]) -> int:
+    def send(self, buffers: list[ResponseBuffer]) -> int:
         """Send now what the socket takes, the rest when it can; how many bytes that is in all."""
         queue = self._queue
         sent = 0
@@ -113,7 +113,7 @@ class Outbound:
                     return 0
                 if sent == len(buffer):
                     return sent
-                buffers = (memoryview(buffer)[sent:],)
+                buffers = [memoryview(buffer)[sent:]]
         elif self._corked:
             self._push_corked()
         size = 0
@@ -138,7 +138,7 @@ class Outbound:
         corked, self._corked = self._corked, []
         self._corked_bytes = 0
         was_corked, self._is_corked = self._is_corked, False
-        self.send(corked if len(corked) == 1 else [b"".join(corked)])
+        self.send([corked[0] if len(corked) == 1 else b"".join(corked)])
         self._is_corked = was_corked
 
     def _pump(self) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.errors import CorruptionError
 
-_ENTRY = struct.Struct(">hqqqq")
-_VERSION = 0
+_ENTRY: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
 
 
 class AbortedTransaction(NamedTuple):

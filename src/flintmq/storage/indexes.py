@@ -11,11 +11,12 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 from flintmq.effects import File
 
-OFFSET_ENTRY = struct.Struct(">Ii")
-TIME_ENTRY = struct.Struct(">qI")
+OFFSET_ENTRY: Final = struct.Struct(">Ii")
+TIME_ENTRY: Final = struct.Struct(">qI")
 
 
 class OffsetIndex:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final
 
 from flintmq.effects import write_plainly
 from flintmq.errors import LogOffline, StorageError
@@ -41,14 +41,19 @@ from flintmq.storage.rolling import must_roll
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment, segment_index
 from flintmq.storage.visibility import Visibility
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
-class Appended(NamedTuple):
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """-1 unless the topic stamps append time."""
+class Appended:
+    """Where a batch is in the log."""
+
+    __slots__ = ("append_time_ms", "base_offset", "last_offset")
+
+    def __init__(self, base_offset: int, last_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.append_time_ms = append_time_ms
+        """-1 unless the topic stamps append time."""
 
 
 @dataclass(slots=True, kw_only=True)

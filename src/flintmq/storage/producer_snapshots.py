@@ -8,6 +8,7 @@ replay would need, so the newest durable snapshot is never pruned.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from flintmq.effects import ASIDE, Disk, read_file, write_plainly
 from flintmq.errors import CorruptionError
@@ -15,7 +16,7 @@ from flintmq.storage.limits import LOG_LIMITS, LogLimits
 from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import NAME_DIGITS, SNAPSHOT, file_name
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 class ProducerSnapshots:

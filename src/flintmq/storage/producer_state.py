@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import MAX_INT32, NO_EPOCH, NO_SEQUENCE, BatchHeader
@@ -21,13 +21,13 @@ from flintmq.records.checksum import crc32c
 from flintmq.records.markers import Marker
 from flintmq.storage.limits import LOG_LIMITS
 
-BATCHES_KEPT = 5
-EPOCH_MAX = (1 << 15) - 1
-SNAPSHOT_VERSION = 1
+BATCHES_KEPT: Final = 5
+EPOCH_MAX: Final = (1 << 15) - 1
+SNAPSHOT_VERSION: Final = 1
 
-_ENTRY = struct.Struct(">qhiqiqiq")
-_HEAD = struct.Struct(">hIi")
-_CRC_END = 6
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_HEAD: Final = struct.Struct(">hIi")
+_CRC_END: Final = 6
 
 
 class ProducerBatch(NamedTuple):
@@ -38,7 +38,7 @@ class ProducerBatch(NamedTuple):
     timestamp: int
 
 
-_NO_BATCH = ProducerBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+_NO_BATCH: Final = ProducerBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
 
 
 class ProducerEntry:

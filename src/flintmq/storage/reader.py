@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from operator import attrgetter
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from flintmq.errors import CorruptionError, ErrorCode, LogOffline, RequestError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, crc_is_right, read_header
@@ -19,7 +19,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.segment import FileRange, Segment, segment_index
 from flintmq.storage.visibility import Isolation
 
-_last_offset = attrgetter("last_offset")
+_last_offset: Final = attrgetter("last_offset")
 
 
 def read(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from flintmq.effects import Buffer, Disk, File
 from flintmq.errors import CorruptionError
@@ -25,7 +26,7 @@ from flintmq.storage.indexes import (
 )
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-NAME_DIGITS = 20
+NAME_DIGITS: Final = 20
 """Files are named by an offset of so many digits, and a suffix."""
 
 # A walk begins with little, for it mostly ends at the first or second batch, and takes more where batches are small.

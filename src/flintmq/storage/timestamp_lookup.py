@@ -8,7 +8,7 @@ Meanwhile the loop may append to a segment, or take it away: then the search beg
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.effects import Disk
 from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageError
@@ -19,7 +19,7 @@ from flintmq.storage.log import Log
 from flintmq.storage.reader import refuse_corrupt
 from flintmq.storage.segment import Segment
 
-_LOOKUPS_MAX = 10
+_LOOKUPS_MAX: Final = 10
 
 
 class _SegmentRemoved(Exception):

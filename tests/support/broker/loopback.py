@@ -180,8 +180,6 @@ class Loopback:
             budget=InboundBudget(budget),
             frame_size_max=frame_size_max,
             in_flight_max=in_flight_max,
-            connections={},
-            buffer=ServerContext.new_buffer(),
             admits=self._admits,
             on_closed=self._closed,
         )

@@ -51,13 +51,18 @@ def plain(request: ProduceRequest, version: int) -> tuple[Any, ...]:
     )
 
 
+def fields(request: produce.ProduceRequest) -> tuple[Any, ...]:
+    return request.transactional_id, request.acks, request.timeout_ms, request.topics
+
+
 @produce_versions
 @EXAMPLES
 @given(data=st.data())
 def test_a_produce_request_is_read_as_the_generated_codec_reads_it(version: int, data: st.DataObject) -> None:
     encoded = b"head" + encode(data.draw(produce_requests(version)), version)
     expected, _ = decode(ProduceRequest, encoded, version, 4)
-    assert produce.decode_request(memoryview(bytearray(encoded)), 4, version) == plain(expected, version)
+    found = produce.decode_request(memoryview(bytearray(encoded)), 4, version)
+    assert fields(found) == plain(expected, version)
 
 
 @produce_versions
@@ -96,7 +101,7 @@ def test_damaged_produce_requests_are_refused_as_the_generated_codec_refuses_the
             expected = None
         found: tuple[Any, ...] | None
         try:
-            found = produce.decode_request(memoryview(damaged), 0, version)
+            found = fields(produce.decode_request(memoryview(damaged), 0, version))
         except ProtocolError:
             found = None
         assert found == expected

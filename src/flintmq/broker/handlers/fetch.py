@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.fetch_sessions import FetchContext, FetchPartition
 from flintmq.broker.request import Request
@@ -29,10 +29,10 @@ from flintmq.storage.visibility import Isolation
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 # A client that asks for the wrong thing is told so; the log is for what an operator must see.
-_OUR_FAULT = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+_OUR_FAULT: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def handle(request: Request, services: Services) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
@@ -23,18 +23,25 @@ from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, er
 from flintmq.metadata.topics import NewTopic
 from flintmq.partitions.leadership import led_partition
 from flintmq.partitions.partition import Partition
-from flintmq.protocol.produce import ProducedPartition, ProduceRequest, decode_request, encode_response
+from flintmq.protocol.produce import (
+    ProducedPartition,
+    ProduceRequest,
+    decode_request,
+    encode_response,
+)
 from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
 from flintmq.records.record import RecordError
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-_FIRST_ZSTD = 7
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
+_FIRST_ZSTD: Final = 7
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+_ACKS: Final = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
 
 def handle(request: Request, services: Services) -> Awaitable[None] | None:
@@ -70,11 +77,14 @@ def _is_plain(message: ProduceRequest, services: Services) -> bool:
     return True
 
 
-class _PreparedBatch(NamedTuple):
+class _PreparedBatch:
     """A batch that was checked, and rewritten as the topic wants it."""
 
-    records: memoryview
-    header: BatchHeader
+    __slots__ = ("header", "records")
+
+    def __init__(self, records: memoryview, header: BatchHeader) -> None:
+        self.records = records
+        self.header = header
 
 
 _Batch: TypeAlias = memoryview | _PreparedBatch | None
@@ -188,17 +198,22 @@ class _Produce:
             if isinstance(batch, memoryview):
                 records, header = batch, self._check(partition, batch, now_ms)
             elif batch is not None:
-                records, header = batch
+                records, header = batch.records, batch.header
             else:
                 raise RequestError(ErrorCode.INVALID_RECORD, "The partition has no records.")
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
-            base_offset, last_offset, append_time_ms = partition.append(records, header, now_ms)
+            appended = partition.append(records, header, now_ms)
         except (FlintError, OSError) as error:
             results.append(self._failure(topic, index, error))
             return
         log = partition.log
-        results.append(ProducedPartition(partition.index, 0, base_offset, append_time_ms, log.start_offset))
+        results.append(
+            ProducedPartition(
+                partition.index, 0, appended.base_offset, appended.append_time_ms, log.start_offset
+            )
+        )
+        last_offset = appended.last_offset
         if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
             position = (len(self._results) - 1, len(results) - 1)
             self._waiting.add(position)

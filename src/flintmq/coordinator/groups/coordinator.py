@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from flintmq.coordinator.groups.machine import DeletedTopic, GroupMachine
 from flintmq.coordinator.groups.rebalance import GroupSettings
@@ -14,10 +15,10 @@ from flintmq.metadata.topics import NewTopic, Topics
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.settings import BrokerConfig
 
-GROUPS_TOPIC = "__consumer_offsets"
-_MINUTE_MS = 60_000
+GROUPS_TOPIC: Final = "__consumer_offsets"
+_MINUTE_MS: Final = 60_000
 # Members that start together share their first generation, as they do with Kafka, whose timers take about as long.
-_GATHERING_MS = 5
+_GATHERING_MS: Final = 5
 
 
 class GroupCoordinator(Coordinator[GroupMachine]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from flintmq.coordinator.groups.group import Group, GroupState, Member
 from flintmq.errors import ErrorCode
@@ -14,13 +15,13 @@ from flintmq.protocol.messages import (
     SyncGroupResponse,
 )
 
-CLASSIC = "classic"
-NULLABLE_PROTOCOL_VERSION = 7
-SKIP_ASSIGNMENT_VERSION = 9
-SEVERAL_LEAVE_VERSION = 3
-UNKNOWN_GROUP_VERSION = 6
+CLASSIC: Final = "classic"
+NULLABLE_PROTOCOL_VERSION: Final = 7
+SKIP_ASSIGNMENT_VERSION: Final = 9
+SEVERAL_LEAVE_VERSION: Final = 3
+UNKNOWN_GROUP_VERSION: Final = 6
 
-_REMAPPED = {
+_REMAPPED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,

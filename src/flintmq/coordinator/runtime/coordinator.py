@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from flintmq.coordinator.runtime.machine import NOBODY, CoordinatorMachine, Decision, Token
 from flintmq.coordinator.runtime.shard import CoordinatorShard
@@ -22,7 +22,7 @@ from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=CoordinatorMachine)
 T = TypeVar("T")

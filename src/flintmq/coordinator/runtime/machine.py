@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codegen.structures import Message
 
 Token = int
 """A call that waits for its response. 0 stands for none."""
-NOBODY: Token = 0
+NOBODY: Final[Token] = 0
 
 TimerKey = Hashable
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from flintmq.coordinator.runtime.loader import TransactionEnd, read_records
 from flintmq.coordinator.runtime.machine import CoordinatorMachine, Decision, StoredRecord, TimerKey, Token
@@ -26,11 +26,11 @@ from flintmq.storage import reader
 from flintmq.storage.log import Appended
 from flintmq.storage.visibility import Isolation
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=CoordinatorMachine)
 
-_READ_BYTES = 1024 * 1024
+_READ_BYTES: Final = 1024 * 1024
 
 
 class ShardState(Enum):

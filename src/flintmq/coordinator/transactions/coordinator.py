@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from flintmq.coordinator.runtime.coordinator import Coordinator
 from flintmq.coordinator.runtime.machine import Decision
@@ -35,11 +36,11 @@ from flintmq.records.batch import NO_PRODUCER_ID
 from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings import BrokerConfig
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-TRANSACTIONS_TOPIC = "__transaction_state"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 # By which version of AddPartitionsToTxn brokers ask for themselves.
-_ADDING_VERSION = 5
+_ADDING_VERSION: Final = 5
 
 Codes = dict[TopicPartition, ErrorCode]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from flintmq.coordinator.transactions.decision import MarkerWork
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
@@ -19,12 +20,12 @@ from flintmq.errors import ErrorCode
 from flintmq.records.markers import Marker
 from flintmq.records.topic_partition import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-MARKERS_PER_TURN = 100
-_RETRY_S = 1.0
+MARKERS_PER_TURN: Final = 100
+_RETRY_S: Final = 1.0
 # What a partition that is past the transaction says to its marker: it needs none.
-_NEEDS_NONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
+_NEEDS_NONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class MarkerSender:

@@ -43,8 +43,8 @@ PartitionsSchema
 """
 )
 
-_Key: Any = build(_DEFINITIONS.parse("TransactionLogKey"), __name__)
-_Value: Any = build(_DEFINITIONS.parse("TransactionLogValue"), __name__)
+_Key: Final[Any] = build(_DEFINITIONS.parse("TransactionLogKey"), __name__)
+_Value: Final[Any] = build(_DEFINITIONS.parse("TransactionLogValue"), __name__)
 
 # States that no record has: what claims one is not a record of this topic.
 _NEVER_WRITTEN: Final = (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)

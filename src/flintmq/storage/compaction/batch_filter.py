@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import (
@@ -36,7 +36,7 @@ from flintmq.records.record_walk import RecordColumns, locate, rebuild, walk
 from flintmq.storage.compaction.offset_map import SPECIAL, SUPERSEDED, OffsetMap
 from flintmq.storage.compaction.transactions import CleanedTransactions
 
-_INT64 = 1 << 63
+_INT64: Final = 1 << 63
 
 
 class BatchOutcome(Enum):
@@ -55,7 +55,7 @@ class FilteredBatch(NamedTuple):
     max_timestamp: int
 
 
-_DROPPED = FilteredBatch(BatchOutcome.DROPPED, b"", 0, NO_TIMESTAMP)
+_DROPPED: Final = FilteredBatch(BatchOutcome.DROPPED, b"", 0, NO_TIMESTAMP)
 
 
 class BatchPayload(NamedTuple):

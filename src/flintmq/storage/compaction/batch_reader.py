@@ -7,7 +7,7 @@ raised with its place and the offsets that it may have held. This module must no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -20,7 +20,7 @@ from flintmq.storage.compaction.job import CompactionDamage, SegmentInput
 Pace = Callable[[int], object]
 """Told how many bytes were read or are to be written; it may take its time."""
 
-_CHUNK_BYTES = 1024 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class SegmentBatch(NamedTuple):

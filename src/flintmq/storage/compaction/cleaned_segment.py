@@ -7,6 +7,7 @@ synced, then the directory, and only then is the segment reported; the swap is t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from flintmq.effects import Disk
 from flintmq.errors import StorageError
@@ -19,8 +20,8 @@ from flintmq.storage.compaction.swap import CLEANED
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 
-_BUFFER_BYTES = 1024 * 1024
-_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+_BUFFER_BYTES: Final = 1024 * 1024
+_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 
 class CleanedSegment:

@@ -11,6 +11,7 @@ Invariant: the same segments and the same job give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from typing import Final
 
 from flintmq.effects import Disk, read_file
 from flintmq.errors import CorruptionError
@@ -38,7 +39,7 @@ from flintmq.storage.compaction.segment_groups import SegmentSizes, group_segmen
 from flintmq.storage.compaction.transactions import CleanedTransactions
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 
-_PROGRESS_BYTES = 16 * 1024 * 1024
+_PROGRESS_BYTES: Final = 16 * 1024 * 1024
 
 
 def clean(

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flintmq.effects import Disk, File, write_atomically, write_plainly
 from flintmq.errors import StorageError
@@ -20,11 +20,11 @@ from flintmq.records.uuids import decode_uuid, encode_uuid
 from flintmq.storage.aborted_transactions import encode_aborted
 from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-EPOCHS_FILE = "leader-epoch-checkpoint"
-METADATA_FILE = "partition.metadata"
-FLUSH_FAILED = "flush-failed"
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+METADATA_FILE: Final = "partition.metadata"
+FLUSH_FAILED: Final = "flush-failed"
 """Left in a directory by a failed fsync, for the next process on this machine.
 
 The kernel marks pages clean that never reached the disk, and serves them from memory until it is rebooted.
@@ -33,8 +33,8 @@ reboot takes the pages and the file alike.
 """
 
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 """No file can be opened just now: clients hold too many connections. Nothing was written, and it will pass."""
 
 
@@ -188,7 +188,8 @@ class Flush:
 
     def _sync_sealed(self, sealed: SealedSegment) -> None:
         segment, file, positions, times = sealed
-        if segment.removed:
+        is_removed = segment.removed
+        if is_removed:
             return
         try:
             file = file or self._disk.open(segment.path(LOG))

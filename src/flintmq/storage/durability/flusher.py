@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from flintmq.effects import Clock, Executor
 from flintmq.errors import LogOffline
 from flintmq.storage.durability.flush import NO_DESCRIPTORS, Flush, NoSpace
 from flintmq.storage.log import Log
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 Done = Callable[[BaseException | None], object]
 

@@ -7,6 +7,7 @@ noted. It changes no file, and does not know what is to become of the remainder.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from flintmq.effects import File
 from flintmq.records.batch import (
@@ -22,7 +23,7 @@ from flintmq.records.checksum import crc32c
 from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.segment import Segment
 
-_MAGIC = 2
+_MAGIC: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

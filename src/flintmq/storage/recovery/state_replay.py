@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
+from typing import Final
 
 from flintmq.errors import CorruptionError, RequestError
 from flintmq.records.batch import CONTROL, NO_PRODUCER_ID, BatchHeader
@@ -20,7 +21,7 @@ from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.producer_state import ProducerState
 from flintmq.storage.segment import Segment, segment_index
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 def replay(

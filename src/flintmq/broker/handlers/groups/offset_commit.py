@@ -5,7 +5,7 @@ Partitions that do not exist are refused one by one; the others are committed. T
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
@@ -16,7 +16,7 @@ from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-_FIRST_TOPIC_IDS = 10
+_FIRST_TOPIC_IDS: Final = 10
 
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic

@@ -6,7 +6,7 @@ Several groups from version 8 on, all topics of a group where none is named, top
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
@@ -17,8 +17,8 @@ from flintmq.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-_FIRST_SEVERAL = 8
-_FIRST_TOPIC_IDS = 10
+_FIRST_SEVERAL: Final = 8
+_FIRST_TOPIC_IDS: Final = 10
 
 Group = OffsetFetchResponse.OffsetFetchResponseGroup
 Topics = OffsetFetchResponse.OffsetFetchResponseTopics

@@ -14,7 +14,7 @@ disk, in a thread.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, error_code_of
@@ -33,7 +33,7 @@ Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
-_SINCE_VERSION = {
+_SINCE_VERSION: Final = {
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
@@ -41,8 +41,8 @@ _SINCE_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_FIRST_WITH_EPOCH = 4
-_CONSUMER = -1
+_FIRST_WITH_EPOCH: Final = 4
+_CONSUMER: Final = -1
 
 
 class _Lookup(NamedTuple):

@@ -7,7 +7,7 @@ internal topics, which only coordinators write to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
@@ -25,7 +25,7 @@ from flintmq.records.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-_FIRST_SEVERAL = 4
+_FIRST_SEVERAL: Final = 4
 
 
 def handle(request: Request, message: AddPartitionsToTxnRequest, services: Services) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
@@ -13,7 +13,7 @@ from flintmq.records.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-_FIRST_BUMP = 5
+_FIRST_BUMP: Final = 5
 
 
 def handle(request: Request, message: EndTxnRequest, services: Services) -> None:

@@ -8,7 +8,7 @@ which all others who use it are fenced; what they left open is aborted first.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 # How long the request waits for the end of a decided transaction before the client has to retry.
-_WAIT_S = 1.0
+_WAIT_S: Final = 1.0
 
 
 def handle(

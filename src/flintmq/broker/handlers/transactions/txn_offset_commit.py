@@ -7,7 +7,7 @@ must have been added already. Until the marker comes the offsets are pending (KI
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
@@ -19,9 +19,9 @@ from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitRes
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
-_FIRST_ADDING = 5
-_FIRST_ABORTABLE = 4
-_WAIT_S = 0.1
+_FIRST_ADDING: Final = 5
+_FIRST_ABORTABLE: Final = 4
+_WAIT_S: Final = 0.1
 
 CommittedTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
