@@ -18,7 +18,16 @@ from typing import TypeVar
 from bench import machine, rdkafka, report
 from bench.compiled import CHECKOUT, CannotBuild, build_wheel, unpack
 from bench.machine import Cores
-from bench.peers import JAVA_OPTIONS, KAFKA_VERSION, CannotRun, CheckoutPeer, FlintPeer, KafkaPeer, Peer
+from bench.peers import (
+    JAVA_OPTIONS,
+    KAFKA_VERSION,
+    CannotRun,
+    CheckoutPeer,
+    FlintPeer,
+    KafkaPeer,
+    KfakePeer,
+    Peer,
+)
 from bench.process import BrokerFailed
 from bench.suite import Plan, Results, run
 from bench.workloads import WORKLOADS, Workload
@@ -55,7 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders: ExitStack) -> int:
     load_before = machine.load()
     peers = _peers(options, folders)
-    versions = {report.OURS: __version__, report.THEIRS: KAFKA_VERSION}
+    build = "compiled" if options.compiled else "uncompiled"
+    versions = {
+        report.OURS: f"{__version__} ({build})",
+        report.PLAIN: f"{__version__} (uncompiled)",
+        report.THEIRS: KAFKA_VERSION,
+        KfakePeer.name: "of franz-go, in memory",
+    }
     versions |= {peer.name: peer.version() for peer in peers if isinstance(peer, CheckoutPeer)}
     circumstances = report.Circumstances(
         when=time.strftime("%Y-%m-%d %H:%M"),
@@ -94,7 +109,7 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
     finally:
         signal.signal(signal.SIGTERM, before)
     _say(f"\n{report.table(results)}")
-    for peer in report.checkouts(results.brokers):
+    for peer in report.peers_of(results.brokers):
         _say(f"\n{report.peer_table(results, peer)}")
     _say(f"\n{report.noise(results, circumstances)}")
     if options.markdown:
@@ -107,6 +122,11 @@ def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
     for name, checkout in options.peer:
         package = _compiled(folders, checkout) if options.compiled else None
         peers.append(CheckoutPeer(name, checkout, package))
+    if options.plain:
+        peers.append(FlintPeer(name=report.PLAIN))
+    if options.kfake:
+        folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-kfake-"))
+        peers.append(KfakePeer.built(folder))
     if not options.flintmq_only:
         try:
             peers.append(KafkaPeer.found(options.java_options))
@@ -154,6 +174,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--flintmq-only", action="store_true", help="leave Kafka out")
     add("--compiled", action="store_true", help="measure a compiled wheel of FlintMQ, not the sources")
+    add("--plain", action="store_true", help="measure the sources, uncompiled, as a peer beside --compiled")
+    add("--kfake", action="store_true", help="measure franz-go's in-memory broker too, built by Go")
     add("--cold", action="store_true", help="do not warm the brokers first")
     add("--java-options", default=JAVA_OPTIONS, help=f"for Kafka's JVM (default {JAVA_OPTIONS})")
     add("--folder", metavar="DIR", help="where the brokers' folders go (default: the system's)")
@@ -166,7 +188,7 @@ def _peer(text: str) -> tuple[str, str]:
     name, _, checkout = text.partition("=")
     if not name or not checkout or os.sep in name:
         raise argparse.ArgumentTypeError(f"{text} is not NAME=DIR")
-    if name.lower() in (report.OURS.lower(), report.THEIRS.lower()):
+    if name.lower() in (report.OURS.lower(), report.THEIRS.lower(), report.PLAIN, KfakePeer.name):
         raise argparse.ArgumentTypeError(f"{name} is the name of another broker here")
     return name, checkout
 

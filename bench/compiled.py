@@ -26,9 +26,7 @@ def build_wheel(folder: str, *, compiled: bool, checkout: str = CHECKOUT) -> str
     """Build a wheel of `checkout` in `folder` and return its path; fetch build dependencies not in a cache."""
     if compiled and not (os.environ.get("CC") or any(map(shutil.which, _COMPILERS))):
         raise CannotBuild("a C compiler")
-    environment = {name: value for name, value in os.environ.items() if name != "FLINTMQ_COMPILE"}
-    if compiled:
-        environment["FLINTMQ_COMPILE"] = "1"
+    environment = {**os.environ, "FLINTMQ_COMPILE": "1" if compiled else "0"}
     done = subprocess.run(
         [*_builder(folder), checkout],
         env=environment,

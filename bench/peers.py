@@ -45,6 +45,8 @@ class BrokerHome:
 
 class Peer(ABC):
     name: str
+    is_partial: bool = False
+    """Whether it cannot do everything that a Kafka broker does: workloads that fail are left out, and no error."""
 
     @abstractmethod
     def prepare(self, home: BrokerHome) -> None:
@@ -58,10 +60,11 @@ class Peer(ABC):
 
 
 class FlintPeer(Peer):
-    name = "FlintMQ"
-
-    def __init__(self, package: str | None = None, *, python: str = sys.executable) -> None:
+    def __init__(
+        self, package: str | None = None, *, python: str = sys.executable, name: str = "FlintMQ"
+    ) -> None:
         """Run the sources that `python` has installed, or `package`, a directory with an unpacked wheel."""
+        self.name = name
         self._package = package
         self._python = python
 
@@ -90,8 +93,7 @@ class CheckoutPeer(FlintPeer):
         python = os.path.join(self.checkout, ".venv", "bin", "python")
         if not os.access(python, os.X_OK):
             raise CannotRun(f"{checkout} has no .venv; ./flint test --version makes one there")
-        super().__init__(package, python=python)
-        self.name = name
+        super().__init__(package, python=python, name=name)
 
     def environment(self) -> Mapping[str, str]:
         environment = dict(super().environment())
@@ -109,6 +111,42 @@ class CheckoutPeer(FlintPeer):
         if done.returncode != 0:
             raise CannotRun(f"{self.checkout} does not run:\n{_end_of(done)}")
         return done.stdout.strip()
+
+
+class KfakePeer(Peer):
+    """franz-go's broker for tests, in Go, in memory alone: what a broker costs that writes no file."""
+
+    name = "kfake"
+    is_partial = True
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    @classmethod
+    def built(cls, folder: str) -> KfakePeer:
+        go = shutil.which("go")
+        if go is None:
+            raise CannotRun("go is not here to build kfake with")
+        program = os.path.join(folder, "kfake")
+        done = subprocess.run(
+            [go, "build", "-o", program, "."],
+            cwd=os.path.join(_HERE, "kfake"),
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise CannotRun(f"kfake could not be built:\n{_end_of(done)}")
+        return cls(program)
+
+    def prepare(self, home: BrokerHome) -> None:
+        os.makedirs(home.folder, exist_ok=True)
+
+    def command(self, home: BrokerHome) -> Sequence[str]:
+        return [self._program, str(home.port)]
+
+    def environment(self) -> Mapping[str, str]:
+        return dict(os.environ)
 
 
 class KafkaPeer(Peer):

@@ -148,7 +148,7 @@ class Meter:
         wall, broker, client, everybody = (
             now - before for now, before in zip(self._now(), self._before, strict=True)
         )
-        self.cost = Cost(wall, broker, max(0.0, everybody - broker - client))
+        self.cost = Cost(wall, broker, max(0.0, everybody - broker - client), everybody)
 
     def _now(self) -> tuple[float, float, float, float]:
         times = os.times()

@@ -17,6 +17,8 @@ from bench.workloads import Workload
 
 OURS: Final = "FlintMQ"
 THEIRS: Final = "Kafka"
+PLAIN: Final = "plain"
+"""FlintMQ uncompiled."""
 
 NOISY_LOAD: Final = 0.7
 """Before the run; during it the run itself is the load."""
@@ -64,12 +66,12 @@ def noise(results: Results, circumstances: Circumstances) -> str:
 
 def heading(results: Results) -> Row:
     both = OURS in results.brokers and THEIRS in results.brokers
-    peers = (f"÷ {peer}" for peer in checkouts(results.brokers))
+    peers = (f"÷ {peer}" for peer in peers_of(results.brokers))
     return ("workload", "figure", *results.brokers, *(("ratio",) if both else ()), *peers, "goal", "")
 
 
-def checkouts(brokers: Sequence[str]) -> list[str]:
-    """Return the names of the other checkouts that FlintMQ is compared with."""
+def peers_of(brokers: Sequence[str]) -> list[str]:
+    """Return the names of the peers beside Kafka that FlintMQ is compared with."""
     return [broker for broker in brokers if broker not in (OURS, THEIRS)]
 
 
@@ -79,7 +81,7 @@ def row(comparison: Comparison, brokers: Sequence[str]) -> Row:
     values = [_shown(comparison.best.get(broker), figure.unit, mark) for broker in brokers]
     ratio = comparison.ratio(OURS, THEIRS)
     ratios = [f"{mark}{_number(ratio)}" if ratio is not None else ""] if THEIRS in brokers else []
-    for peer in checkouts(brokers):
+    for peer in peers_of(brokers):
         cost = comparison.cost_ratio(OURS, peer)
         ratios.append(f"{mark}{cost:.3f}" if cost is not None else "")
     goals = []
@@ -162,7 +164,7 @@ def as_json(results: Results, circumstances: Circumstances) -> str:
             "kind": one.figure.kind,
             "best": one.best,
             "ratio": one.ratio(OURS, THEIRS),
-            "cost_ratios": {peer: one.cost_ratio(OURS, peer) for peer in checkouts(results.brokers)},
+            "cost_ratios": {peer: one.cost_ratio(OURS, peer) for peer in peers_of(results.brokers)},
             "goal": one.figure.goal,
             "goal_ratio": one.figure.goal_ratio,
             "goal_is_met": one.goal_is_met(OURS, THEIRS),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from bench import machine, rdkafka
@@ -70,9 +70,12 @@ class Results:
     brokers: list[str]
     measurements: list[Measurement] = field(default_factory=list)
 
+    partial: frozenset[str] = frozenset()
+    """Brokers of which nobody expects that they can do everything."""
+
     @property
     def errors(self) -> list[Measurement]:
-        return [one for one in self.measurements if one.error is not None]
+        return [one for one in self.measurements if one.error is not None and one.broker not in self.partial]
 
     @property
     def foreign_cores_max(self) -> float:
@@ -99,7 +102,8 @@ def run(
     """Everything, in this process's thread; `after_each` gets what is known after every measurement."""
     cores = Cores.available()
     allowed = os.sched_getaffinity(0)
-    results = Results([peer.name for peer in peers])
+    partial = frozenset(peer.name for peer in peers if peer.is_partial)
+    results = Results([peer.name for peer in peers], partial=partial)
     os.sched_setaffinity(0, cores.client)
     try:
         with ExitStack() as brokers:
@@ -149,7 +153,8 @@ def _warm(target: Target) -> None:
     gentle = Target(target.broker, _WARMING_SCALE, target.recovery_gb)
     for workload in _WARMING:
         if not workload.needs_librdkafka or rdkafka.is_available():
-            workload.run(gentle)
+            with suppress(*FAILURES if target.broker.peer.is_partial else ()):
+                workload.run(gentle)
 
 
 def _measure(slot: _Slot, workload: Workload, number: int) -> Measurement:
