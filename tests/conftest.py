@@ -3,6 +3,10 @@
 Hypothesis tries the same examples in every default run, so that a run says something of the change and not of chance;
 with `--long` they are new ones each time.
 
+Brokers that tests start as processes run what users run, the compiled core where `./flint test` has compiled it. The
+tests' own process runs the sources, so that tests can replace parts of them; with
+`./flint test --compiled` it runs the compiled core too, and tests marked `plain` are left out.
+
 A test that needs a tool which may be absent (Java, kcat, a client library) skips with a reason that begins
 with `toolchain:`, so that a run without the tool cannot be taken for a full one.
 """
@@ -13,6 +17,8 @@ import signal
 
 import pytest
 from hypothesis import settings
+
+from flintmq.compiled import is_compiled
 
 TOOLCHAIN = "toolchain:"
 
@@ -31,12 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=long)
+    left_out = {"plain"} if is_compiled() else set()
+    if not config.getoption("--long"):
+        left_out.add("long")
+    deselected = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if deselected:
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, left_out))]
+        config.hook.pytest_deselected(items=deselected)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -123,6 +123,7 @@ def _retries_are_not_known(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerState, "check", forgetful)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize(
     "mistake",
     [

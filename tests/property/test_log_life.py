@@ -94,6 +94,7 @@ def _an_active_segment_is_read_to_its_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scrubbing_shell, "scrub", greedy)
 
 
+@pytest.mark.plain
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ def _compaction_takes_aborted_records_for_others(patch: pytest.MonkeyPatch) -> N
     patch.setattr(CleanedTransactions, "_begin", lambda self, offset: None)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize(
     "spoil",
     [

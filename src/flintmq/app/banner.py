@@ -12,6 +12,7 @@ from types import TracebackType
 
 from flintmq import __version__
 from flintmq.app.broker import StartupReport
+from flintmq.compiled import is_compiled
 from flintmq.settings import Listener
 from flintmq.settings.listeners import LOOPBACK
 from flintmq.storage.log_dir import CLEAN_SHUTDOWN, FORMAT_FILE
@@ -42,6 +43,10 @@ def banner(started: StartupReport, data_dir: str) -> list[str]:
         rows.append(("http", f"{started.http} (/metrics, /health/ready)"))
     if all(listener.host in LOOPBACK for listener in started.listeners):
         rows.append(("note", "only this machine can connect; --host 0.0.0.0 lets other machines in"))
+    if not is_compiled():
+        rows.append(
+            ("note", "the core is not compiled and costs about twice the CPU; see docs/getting-started.md")
+        )
     rows += [("recovery", words) for words in recovery_words([report for _, report in started.recovered])]
     rows.append(("stop", "Ctrl-C"))
     width = max(len(name) for name, _ in rows)

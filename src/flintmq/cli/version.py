@@ -10,6 +10,7 @@ from flintmq import KAFKA_VERSION, __version__
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.exit_codes import LOCAL_CODES
 from flintmq.cli.common.output import print_json
+from flintmq.compiled import build_name
 
 
 @click.command(
@@ -20,7 +21,13 @@ def command(as_json: bool) -> None:
     """Show the version."""
     if as_json:
         print_json(
-            {"version": __version__, "python": platform.python_version(), "kafka_protocol": KAFKA_VERSION}
+            {
+                "version": __version__,
+                "build": build_name(),
+                "python": platform.python_version(),
+                "kafka_protocol": KAFKA_VERSION,
+            }
         )
         return
-    click.echo(f"flintmq {__version__} (Kafka protocol {KAFKA_VERSION}, Python {platform.python_version()})")
+    python = platform.python_version()
+    click.echo(f"flintmq {__version__} ({build_name()}, Kafka protocol {KAFKA_VERSION}, Python {python})")

@@ -40,7 +40,14 @@ UNAVAILABLE: Mapping[str, str] = {
 _ENVIRONMENT_PREFIX = "FLINTMQ_"
 
 # Not settings: read by the command line, or put there by Kubernetes for a service that is called flintmq.
-_RESERVED = ("FLINTMQ_CONFIG", "FLINTMQ_SETTINGS", "FLINTMQ_BOOTSTRAP_SERVERS", "FLINTMQ_PORT")
+_RESERVED = (
+    "FLINTMQ_CONFIG",
+    "FLINTMQ_SETTINGS",
+    "FLINTMQ_BOOTSTRAP_SERVERS",
+    "FLINTMQ_PORT",
+    "FLINTMQ_COMPILE",
+    "FLINTMQ_COMPILED",
+)
 _RESERVED_PREFIXES = ("FLINTMQ_SERVICE_", "FLINTMQ_PORT_")
 
 

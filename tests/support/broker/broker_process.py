@@ -29,6 +29,8 @@ _ERROR_TAIL_BYTES = 8 * 1024
 # A test's broker is configured by the test alone, whatever the developer's shell has set.
 _ENVIRONMENT_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
+FLINTMQ = "flintmq"
+
 
 class BrokerFailed(AssertionError):
     """The broker did not start or did not stop as it should; the message ends with what it said."""
@@ -40,6 +42,12 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1", **(extra or {})}
 
 
+def _compiled_core(program: str) -> dict[str, str]:
+    """What makes a broker run the compiled core, if there is one; another program than FlintMQ's replaces parts."""
+    directory = os.environ.get("FLINT_TEST_COMPILED") or os.environ.get("FLINTMQ_COMPILED")
+    return {"FLINTMQ_COMPILED": directory} if directory and program == FLINTMQ else {}
+
+
 class BrokerProcess:
     def __init__(
         self,
@@ -47,7 +55,7 @@ class BrokerProcess:
         args: Sequence[str] = (),
         *,
         env: Mapping[str, str] | None = None,
-        program: str = "flintmq",
+        program: str = FLINTMQ,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.args = list(args)
@@ -113,7 +121,11 @@ class BrokerProcess:
         ]
         with self.error_log.open("ab") as errors:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=clean_environment(self.env)
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=clean_environment({**_compiled_core(self.program), **self.env}),
             )
         # A thread of its own reads on to the end, so that the broker never waits for a full pipe.
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -16,6 +16,7 @@ from collections import Counter
 from types import CodeType, FrameType
 
 from flintmq.app.observability.flame_graph import draw
+from flintmq.compiled import is_compiled
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Profiler:
         with self._lock:
             weights = dict(self._weights)
         folded = "".join(f"{';'.join(stack)} {weight}\n" for stack, weight in sorted(weights.items()))
-        for name, text in ((FOLDED, folded), (GRAPH, draw(weights, title="FlintMQ: processor time"))):
+        for name, text in ((FOLDED, folded), (GRAPH, draw(weights, title=_title()))):
             path = os.path.join(self._directory, name)
             try:
                 with open(path + ".tmp", "w", encoding="utf-8") as file:
@@ -117,3 +118,8 @@ class Profiler:
             # A semicolon would end the function in the folded text.
             name = self._names[code] = f"{module}.{code.co_qualname}".replace(";", ",").replace(" ", "_")
         return name
+
+
+def _title() -> str:
+    title = "FlintMQ: processor time"
+    return f"{title} (without compiled functions, which count for their callers)" if is_compiled() else title

@@ -234,6 +234,7 @@ def test_a_parked_fetch_leaves_nothing_behind_however_it_ends(broker: SingleBrok
         assert client.answers.count(request) == (end != "cancel")
 
 
+@pytest.mark.plain
 def test_a_fetch_that_cannot_be_answered_hurts_no_other(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,7 @@ def test_replies_wait_for_the_disk_where_the_topic_promises_it(broker: SingleBro
     assert told == [1, -1]
 
 
+@pytest.mark.plain
 def test_a_record_that_cannot_be_written_changes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def touch_all(client: TransactionalClient) -> None:
 # ---- very many
 
 
+@pytest.mark.plain
 def test_the_markers_of_many_partitions_leave_others_their_turn(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_the_markers_of_many_partitions_leave_others_their_turn(
     assert client.produce("t", b"b") is NONE
 
 
+@pytest.mark.plain
 def test_an_operators_markers_leave_others_their_turn_and_come_once_to_each_partition(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
