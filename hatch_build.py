@@ -76,6 +76,7 @@ COMPILED = (
     "flintmq/records/batch.py",
     "flintmq/records/markers.py",
     "flintmq/records/read_committed.py",
+    "flintmq/records/record.py",
     "flintmq/records/record_walk.py",
     "flintmq/records/varint.py",
     "flintmq/server/connection.py",

@@ -123,13 +123,24 @@ def cpu(name: str, cpu_s: float, *, per: float, unit: str = "s", goal_ratio: flo
 
 
 def throughput(
-    cost: Cost, *, prefix: str, records: int, payload_bytes: int, goal_ratio: float | None = None
+    cost: Cost,
+    *,
+    prefix: str,
+    records: int,
+    payload_bytes: int,
+    goal_ratio: float | None = None,
+    machine_goal_ratio: float | None = None,
 ) -> list[Figure]:
     """CPU of the broker and of the whole machine, which are steady, and records per second, which are not."""
     cpu_s = cost.broker_cpu_s
     return [
         cpu(f"{prefix}: CPU per GB", cpu_s, per=payload_bytes / GB, goal_ratio=goal_ratio),
-        cpu(f"{prefix}: machine CPU per GB", cost.machine_cpu_s, per=payload_bytes / GB),
+        cpu(
+            f"{prefix}: machine CPU per GB",
+            cost.machine_cpu_s,
+            per=payload_bytes / GB,
+            goal_ratio=machine_goal_ratio,
+        ),
         cpu(f"{prefix}: CPU per million records", cpu_s, per=records / 1e6),
         Figure(f"{prefix}: records", records / cost.wall_s / 1e6, "M/s", Kind.WALL, lower_is_better=False),
     ]

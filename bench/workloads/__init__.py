@@ -9,6 +9,7 @@ from __future__ import annotations
 from bench.workloads import (
     cleaning,
     coordination,
+    disturbed,
     fan_out,
     latency,
     librdkafka,
@@ -25,6 +26,7 @@ WORKLOADS: tuple[Workload, ...] = (
     *librdkafka.WORKLOADS,
     *requests.WORKLOADS,
     *latency.WORKLOADS,
+    *disturbed.WORKLOADS,
     *fan_out.WORKLOADS,
     *coordination.WORKLOADS,
     *transactions.WORKLOADS,

@@ -131,7 +131,7 @@ def _clean(distinct_share: float, target: Target) -> list[Figure]:
                 time.sleep(_POLL_S)
         dirty.check(connection)
     return [
-        cpu("CPU per GB", meter.cost.broker_cpu_s, per=dirty.sealed_bytes / GB, goal_ratio=1.0),
+        cpu("CPU per GB", meter.cost.broker_cpu_s, per=dirty.sealed_bytes / GB, goal_ratio=0.75),
         Figure("until clean", meter.cost.wall_s, "s", Kind.WALL),
         Figure("cleaned", dirty.sealed_bytes / GB, "GB", Kind.COUNT, lower_is_better=False),
     ]

@@ -95,8 +95,8 @@ def _closed_loop(acks: int, target: Target) -> list[Figure]:
         loop.run(warm)
         times = loop.run(count)
     return [
-        *latencies(times.acknowledged_s, name="acknowledged", goal_ratios=(0.9, 0.8)),
-        *latencies(times.delivered_s, name="end to end", goal_ratios=(0.75, 0.8)),
+        *latencies(times.acknowledged_s, name="acknowledged", goal_ratios=(0.85, 0.8)),
+        *latencies(times.delivered_s, name="end to end", goal_ratios=(0.76, 0.8)),
         cpu("CPU per round trip", meter.cost.broker_cpu_s, per=(warm + count) / 1e6, unit="µs"),
     ]
 

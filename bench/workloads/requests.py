@@ -26,6 +26,7 @@ def _one_record(in_flight: int, goal_ratio: float | None, target: Target) -> lis
             took = load.run(connection, requests, in_flight=in_flight)
     return [
         _cpu_of_one(meter, requests, goal_ratio),
+        cpu("request: machine CPU", meter.cost.machine_cpu_s, per=requests / 1e6, unit="µs"),
         Figure("requests", requests / meter.cost.wall_s / 1e3, "k/s", Kind.WALL, lower_is_better=False),
         *latencies(took, name="request"),
     ]
@@ -70,7 +71,7 @@ def _cpu_of_one(meter: Meter, requests: int, goal_ratio: float | None = None) ->
     return cpu("request: CPU", meter.cost.broker_cpu_s, per=requests / 1e6, unit="µs", goal_ratio=goal_ratio)
 
 
-class _BusyConnection:
+class BusyConnection:
     """One request in flight at all times."""
 
     def __init__(self, load: ProduceLoad, took: list[float]) -> None:
@@ -95,7 +96,7 @@ def _busy_connections(target: Target) -> list[Figure]:
         handlers: list[tuple[Connection, Handler]] = []
         for _ in range(_BUSY_CONNECTIONS):
             connection = connections.enter_context(target.connect(buffer_bytes=4096))
-            client = _BusyConnection(ProduceLoad(topic, ONE_RECORD), took)
+            client = BusyConnection(ProduceLoad(topic, ONE_RECORD), took)
             connection.send(client.next())
             handlers.append((connection, client.answered))
         driver = Driver(handlers)
@@ -112,8 +113,10 @@ def _busy_connections(target: Target) -> list[Figure]:
 
 
 WORKLOADS: Final = (
-    Workload("small-64", "produce requests of one 100 B record, 64 in flight", partial(_one_record, 64, 0.4)),
-    Workload("small-1", "the same, one in flight", partial(_one_record, 1, None)),
+    Workload(
+        "small-64", "produce requests of one 100 B record, 64 in flight", partial(_one_record, 64, 0.33)
+    ),
+    Workload("small-1", "the same, one in flight", partial(_one_record, 1, 0.85)),
     Workload(
         "busy-50", "50 connections, each with one such request in flight at all times", _busy_connections
     ),

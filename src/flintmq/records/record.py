@@ -13,7 +13,7 @@ It is plain typed functions over `bytes`, so that it can be compiled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Final, NamedTuple, NoReturn
 
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.records.batch import (
@@ -346,23 +346,23 @@ def _payload(batch: Buffer, header: BatchHeader, limit: int) -> bytes | memoryvi
     return decompress(codec, compressed, limit=limit)
 
 
-def _check_size(data: bytes, count: int) -> None:
+def _check_size(data: bytes | bytearray, count: int) -> None:
     if count < 0 or count * RECORD_SIZE_MIN > len(data):
         raise RequestError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in {len(data)} bytes.")
 
 
-def _check_end(data: bytes, position: int, count: int) -> None:
+def _check_end(data: bytes | bytearray, position: int, count: int) -> None:
     if position != len(data):
         raise RequestError(
             ErrorCode.INVALID_RECORD, f"{len(data) - position} bytes follow the {count} records of the batch."
         )
 
 
-def _uncopied(payload: Buffer) -> bytes:
+def _uncopied(payload: Buffer) -> bytes | bytearray:
     """What a decompressed payload is a view of, for who keeps nothing of it: a copy would cost as much again."""
     whole = payload.obj if isinstance(payload, memoryview) else payload
     if isinstance(whole, bytearray) and len(whole) == len(payload):
-        return cast(bytes, whole)
+        return whole
     return bytes(payload)
 
 
@@ -374,7 +374,7 @@ def _too_many() -> NoReturn:
 
 
 def _record_at(
-    data: bytes,
+    data: bytes | bytearray,
     position: int,
     base_timestamp: int,
     index: int,
@@ -415,18 +415,20 @@ def _record_at(
     return attributes, timestamp, offset_delta, key, value, headers, header_count, position
 
 
-def _bytes_at(data: bytes, position: int, end: int, index: int, wanted: bool) -> tuple[bytes | None, int]:
+def _bytes_at(
+    data: bytes | bytearray, position: int, end: int, index: int, wanted: bool
+) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position, 32)
     if size == -1:
         return None, position
     stop = position + size
     if size < 0 or stop > end:
         raise RecordError(ErrorCode.INVALID_RECORD, index, f"holds a field with a length of {size}")
-    return data[position:stop] if wanted else b"", stop
+    return bytes(data[position:stop]) if wanted else b"", stop
 
 
 def _headers_at(
-    data: bytes, position: int, end: int, count: int, index: int, wanted: bool
+    data: bytes | bytearray, position: int, end: int, count: int, index: int, wanted: bool
 ) -> tuple[tuple[Header, ...], int]:
     # A header is at least two bytes, so a count is believed only as far as the record could hold it.
     if count < 0 or 2 * count > end - position:
