@@ -31,13 +31,25 @@ DRAIN_S: Final = 5.0
 _PREFIX: Final = 4
 
 
+class _ServedApi:
+    """What every request needs of its API, at hand."""
+
+    __slots__ = ("api", "counters", "highest", "lowest", "raw")
+
+    def __init__(self, api: Api, counters: ApiCounters) -> None:
+        self.api = api
+        self.counters = counters
+        self.lowest, self.highest = api.versions
+        self.raw = api.raw
+
+
 class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._now = now = services.clock.monotonic
         counters = services.counters.apis
         self._served = {
-            api.key: (api, counters.setdefault(api.name, ApiCounters(now)))
+            api.key: _ServedApi(api, counters.setdefault(api.name, ApiCounters(now)))
             for api in served(APIS, services.configs.broker)
         }
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,17 +64,16 @@ class Dispatcher:
             served = self._served.get(key)
             if served is None:
                 raise ProtocolError(f"API {key} is not served")
-            api, counters = served
+            api, counters = served.api, served.counters
             counters.requests += 1
             counters.bytes_in += size + _PREFIX
             request = Request(
                 connection, api, version, correlation_id, client_id, frame, position, counters, began
             )
-            lowest, highest = api.versions
-            if not lowest <= version <= highest:
+            if not served.lowest <= version <= served.highest:
                 self._refuse_version(request)
-            elif api.raw is not None:
-                later = api.raw(request, self._services)
+            elif served.raw is not None:
+                later = served.raw(request, self._services)
                 if later is not None:
                     self._own(self._finish_raw(request, later))
             else:
@@ -73,7 +84,7 @@ class Dispatcher:
         except Exception:
             logger.exception("a request of %s failed", connection.session.peer)
             if served is not None:
-                served[1].errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+                served.counters.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
             connection.refuse("a request could not be handled")
             return None
         request.frame = None
