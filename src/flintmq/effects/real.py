@@ -24,8 +24,11 @@ def _sync(fd: int) -> None:
 
 
 class SystemClock:
-    # Asked twice for every request: not wrapped.
-    monotonic = staticmethod(time.monotonic)
+    __slots__ = ("monotonic",)
+
+    def __init__(self) -> None:
+        # Asked twice for every request: not wrapped.
+        self.monotonic: Callable[[], float] = time.monotonic
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
