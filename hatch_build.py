@@ -106,6 +106,7 @@ COMPILED = (
     "flintmq/storage/segment.py",
     "flintmq/storage/timestamp_lookup.py",
     "flintmq/storage/visibility.py",
+    "flintmq/testing/disk.py",
 )
 
 _COMPILERS = ("cc", "gcc", "clang")

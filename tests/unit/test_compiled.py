@@ -112,3 +112,17 @@ def test_no_generated_class_has_a_field_that_is_a_view() -> None:
                     (module, node.name) for one in fields if ast.unparse(one.annotation) == "memoryview"
                 ]
     assert found == []
+
+
+def test_nothing_is_yielded_or_awaited_while_an_exception_is_handled() -> None:
+    """Compiled, the exception stays the current one of the thread, and of whatever runs there next."""
+    found = []
+    for module, tree in trees():
+        for handler in ast.walk(tree):
+            if isinstance(handler, ast.ExceptHandler):
+                found += [
+                    (module, one.lineno)
+                    for one in ast.walk(handler)
+                    if isinstance(one, ast.Yield | ast.YieldFrom | ast.Await)
+                ]
+    assert found == []

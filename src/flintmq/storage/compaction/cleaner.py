@@ -67,12 +67,15 @@ class _Pass:
 
     def run(self) -> Generator[CompactionProgress | GroupResult | CompactionSummary | CompactionDamage]:
         job = self._job
+        damage: CompactionDamage | None = None
         try:
             aborted = self._aborted()
             latest_offset = yield from self._map_keys(CleanedTransactions(aborted, job.first_dirty_offset))
             keyless = yield from self._rewrite(aborted, latest_offset)
         except DamagedBatch as error:
-            yield error.damage
+            damage = error.damage
+        if damage is not None:
+            yield damage
             return
         results = self._results
         yield CompactionSummary(
