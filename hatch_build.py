@@ -1,6 +1,7 @@
 """Compiles the core of FlintMQ with mypyc: into wheels, and for `./flint` into a directory outside the checkout.
 
-    python hatch_build.py DIRECTORY
+    python hatch_build.py              say what is missing here to compile it, if anything is
+    python hatch_build.py DIRECTORY    compile it
 
 The modules in `COMPILED` are ordinary typed Python. Compiled, they cost about half; without a C compiler or Python's
 headers the same files run uncompiled, and `FLINTMQ_COMPILE=0` asks for that.
@@ -118,11 +119,11 @@ _MODULES_FILE = "modules.txt"
 
 def missing_tool() -> str | None:
     """Return what compiling needs and this machine lacks; None if it has everything."""
-    compiler = shlex.split(os.environ.get("CC", ""))[:1] or [*_COMPILERS]
-    if not any(map(shutil.which, compiler)):
-        return "a C compiler"
+    compilers = shlex.split(os.environ.get("CC", ""))[:1] or _COMPILERS
+    if not any(map(shutil.which, compilers)):
+        return "A C compiler"
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
-        return "Python's headers"
+        return "The file Python.h (Python's headers)"
     return None
 
 
@@ -265,12 +266,14 @@ class CompiledModules(BuildHookInterface[Any]):
         return self.target_name == "wheel" and asked != "0" and (asked == "1" or missing_tool() is None)
 
 
-def main(directory: str) -> int:
-    """Compile into `directory`, which appears only when it is complete."""
+def main(arguments: list[str]) -> int:
+    """Compile into the directory that is given, which appears only when it is complete."""
     if (missing := missing_tool()) is not None:
         _say(f"{missing} is not here, so FlintMQ runs uncompiled, at about twice the CPU")
         return 1
-    target = Path(directory)
+    if not arguments:
+        return 0
+    target = Path(arguments[0])
     target.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as building:
@@ -289,4 +292,4 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main(sys.argv[1:]))

@@ -55,16 +55,25 @@ def _cold_read(target: Target) -> list[Figure]:
         connection.send(client.next())
         while len(took) < requests:
             _drop_from_memory(target, cold)
-            fetch = FetchLoad(cold)
-
-            def fetched(answer: memoryview, fetch: FetchLoad = fetch) -> bytearray | None:
-                fetch.take(answer)
-                return None if fetch.batches == batches else fetch.next()
-
-            driver = Driver([(connection, client.answered), (other, fetched)])
+            fetch = _WholeTopic(cold, batches)
             other.send(fetch.next())
-            driver.run(lambda fetch=fetch: fetch.batches == batches)  # type: ignore[misc]
+            Driver([(connection, client.answered), (other, fetch.answered)]).run(fetch.is_over)
     return latencies(took, name="request")
+
+
+class _WholeTopic(FetchLoad):
+    """Fetched once from its start to its end."""
+
+    def __init__(self, topic: Topic, batches: int) -> None:
+        super().__init__(topic)
+        self._batches = batches
+
+    def answered(self, answer: memoryview) -> bytearray | None:
+        self.take(answer)
+        return None if self.is_over() else self.next()
+
+    def is_over(self) -> bool:
+        return self.batches == self._batches
 
 
 def _drop_from_memory(target: Target, topic: Topic) -> None:

@@ -51,6 +51,21 @@ def test_flint_runs_the_sources_where_it_is_told_to() -> None:
     assert "(uncompiled, " in done.stdout
 
 
+def test_flint_runs_the_sources_where_there_is_no_compiler_and_looks_again_next_time(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": str(tmp_path / "no-compiler")}
+    environment.pop("FLINTMQ_COMPILE", None)
+    for _ in range(2):
+        done = subprocess.run(
+            [str(ROOT / "flint"), "serve", "--help"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "A C compiler is not here" in done.stderr
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
 def test_every_compiled_module_is_imported_from_its_library() -> None:
     if not LIBRARIES:
         pytest.skip("toolchain: the core is not compiled, for want of a C compiler or Python's headers")
