@@ -112,6 +112,8 @@ COMPILED = (
 
 _COMPILERS = ("cc", "gcc", "clang")
 _OPTIMIZATION = "3"
+# A function that no other library can see is called directly, not through the table of what the linker may replace.
+_CALL_DIRECTLY = "-fvisibility=hidden"
 _PROGRESS_S = 2.0
 _KEPT_BUILDS = 8
 _MODULES_FILE = "modules.txt"
@@ -180,7 +182,7 @@ def _build(extensions: list[Any], directory: Path, work: str) -> None:
                 [file],
                 output_dir=command.build_temp,
                 include_dirs=extension.include_dirs,
-                extra_postargs=extension.extra_compile_args,
+                extra_postargs=[*extension.extra_compile_args, _CALL_DIRECTLY],
                 depends=extension.depends,
             )
             progress.step()
