@@ -135,7 +135,7 @@ def test_lines_of_csv_have_the_types_of_their_columns() -> None:
         b"x,true,2026-01-31T12:00:00Z,1",
         b"1,2",
     ]
-    rows, errors = CsvDecoder.of(schema, {}).decode(pa.array(values, pa.binary()))
+    rows, errors, _ = CsvDecoder.of(schema, {}).decode(pa.array(values, pa.binary()))
     assert [error.row for error in errors] == [3, 4, 5]
     assert "ok: expected true or false" in errors[0].message
     assert errors[2].message == "2 columns where the schema has 4"
@@ -148,11 +148,11 @@ def test_lines_of_csv_have_the_types_of_their_columns() -> None:
 
 def test_a_tab_may_be_written_as_people_do() -> None:
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-    rows, errors = CsvDecoder.of(schema, {"sep": "\\t"}).decode(pa.array([b"1\tn"], pa.binary()))
+    rows, errors, _ = CsvDecoder.of(schema, {"sep": "\\t"}).decode(pa.array([b"1\tn"], pa.binary()))
     assert (rows.to_pylist(), errors) == ([{"id": 1, "name": "n"}], [])
 
 
 def test_text_that_is_no_utf_8_is_bad_alone() -> None:
-    rows, errors = TextDecoder().decode(pa.array([b"a", b"\xff", None], pa.binary()))
+    rows, errors, _ = TextDecoder().decode(pa.array([b"a", b"\xff", None], pa.binary()))
     assert [row["value"] for row in rows.to_pylist()] == ["a", None, None]
     assert [error.row for error in errors] == [1]

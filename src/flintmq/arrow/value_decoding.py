@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from flintmq.arrow.formats import Decoder, ddl
 from flintmq.arrow.formats.decoder import RowError, Values
+from flintmq.arrow.formats.extra_fields import ExtraFields
 from flintmq.arrow.formats.json.inference import infer
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
@@ -34,6 +35,8 @@ class DecodedColumns(NamedTuple):
     errors: list[RowError]
     """Ascending; no row twice."""
     row_count: int
+    extra: ExtraFields | None = None
+    """Fields that no column takes, if the decoder counts them."""
 
     @property
     def is_good(self) -> Any:
@@ -57,7 +60,7 @@ class ValueDecoder:
     def decode(self, values: Values) -> DecodedColumns:
         decoded = self.decoder.decode(values)
         columns = decoded.rows.flatten() if self.into is None else [decoded.rows]
-        return DecodedColumns(columns, decoded.errors, len(decoded.rows))
+        return DecodedColumns(columns, decoded.errors, len(decoded.rows), decoded.extra)
 
 
 def is_inferred(

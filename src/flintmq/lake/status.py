@@ -5,9 +5,11 @@ Invariant: nothing is changed by looking.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.lake.syncing.column_notes import OpenRanges, extra_fields, open_backfill
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
 from flintmq.lake.syncing.synced_table import table_of
@@ -42,6 +44,10 @@ class TableStatus:
     contents: TableContents
     quarantined: TableContents | None
     """None if there is no quarantine table."""
+    extra_fields: Mapping[str, int]
+    """In how many records each field was that the table has no column for."""
+    backfill: OpenRanges
+    """Columns that rows of these offsets do not have yet."""
 
     @property
     def lag(self) -> int:
@@ -85,6 +91,8 @@ def status(options: SyncOptions) -> list[TableStatus]:
                     partitions=tuple(partitions),
                     contents=_contents(table, state),
                     quarantined=None if poison is None else _contents(quarantine, poison),
+                    extra_fields=extra_fields(state),
+                    backfill=open_backfill(state),
                 )
             )
         return found

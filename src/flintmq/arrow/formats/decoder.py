@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from flintmq.arrow.formats.extra_fields import ExtraFields
 from flintmq.errors import ConfigurationError
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
@@ -50,6 +51,8 @@ class DecodedValues(NamedTuple):
     """As many as there were values, of the decoder's schema."""
     errors: list[RowError]
     """Ascending; no row twice."""
+    extra: ExtraFields | None = None
+    """Fields that no column takes; None if nobody asked for them, or if there are none."""
 
 
 class Decoder(Protocol):

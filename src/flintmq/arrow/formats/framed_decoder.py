@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from flintmq.arrow.formats.avro.decoder import AvroDecoder
 from flintmq.arrow.formats.decoder import DecodedValues, Decoder, NewSchemas, RowError, SchemaError, Values
+from flintmq.arrow.formats.extra_fields import PASSED_OVER, ExtraFields, Extras, merged
 from flintmq.arrow.formats.framing import NO_FRAME, NO_VALUE, bodies_of, ids_of
 from flintmq.arrow.formats.json import schema as json_schema
 from flintmq.arrow.formats.json.decoder import JsonDecoder
@@ -35,11 +36,16 @@ class FramedDecoder:
         *,
         kind: SchemaType | None = None,
         message: str | None = None,
+        extras: Extras = PASSED_OVER,
     ) -> None:
-        """`kind`: what all must be, if it matters; `message`: which one Protobuf's values are, if not the first."""
+        """`kind`: what all must be, if it matters; `message`: which one Protobuf's values are, if not the first.
+
+        `extras` is about JSON: what Avro and Protobuf write is in their schemas.
+        """
         self._schemas = schemas
         self._kind = kind
         self._message = message
+        self._extras = extras
         self._decoders: dict[int, Decoder | None] = {}
         self._ids = tuple(dict.fromkeys(ids))
         found = [one for one in map(self._decoder, self._ids) if one is not None]
@@ -60,7 +66,11 @@ class FramedDecoder:
     def with_ids(self, ids: Iterable[int]) -> FramedDecoder:
         """One that has the columns of these schemas too; columns that are there keep their places."""
         return FramedDecoder(
-            self._schemas, (*self._ids, *sorted(set(ids))), kind=self._kind, message=self._message
+            self._schemas,
+            (*self._ids, *sorted(set(ids))),
+            kind=self._kind,
+            message=self._message,
+            extras=self._extras,
         )
 
     def decode(self, values: Values) -> DecodedValues:
@@ -73,6 +83,7 @@ class FramedDecoder:
         parts: list[pa.Array] = []
         places = np.empty(len(ids), np.int64)
         errors: list[RowError] = []
+        extra: list[ExtraFields | None] = []
         size = 0
         for schema_id in there:
             rows = np.flatnonzero(ids == schema_id)
@@ -87,12 +98,13 @@ class FramedDecoder:
             chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
             decoded = decoder.decode(bodies_of(chosen))
             parts.append(conform(decoded.rows, kind))
+            extra.append(decoded.extra)
             errors += [
                 RowError(int(rows[row]), f"schema {schema_id}: {message}") for row, message in decoded.errors
             ]
         together = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
         in_order = together if len(parts) <= 1 else together.take(pa.array(places))
-        return DecodedValues(in_order, sorted(errors))
+        return DecodedValues(in_order, sorted(errors), merged(extra))
 
     def _check_columns(self, decoders: Mapping[int, Decoder | None]) -> None:
         new = [
@@ -119,7 +131,7 @@ class FramedDecoder:
             if found.kind is SchemaType.AVRO:
                 return AvroDecoder(found.text, found.references)
             if found.kind is SchemaType.JSON:
-                return JsonDecoder(json_schema.parse(found.text, found.references))
+                return JsonDecoder(json_schema.parse(found.text, found.references), self._extras)
             return IndexedDecoder(found.text, found.references, message=self._message)
         except SchemaError as why:
             raise SchemaError(f"The schema {schema_id} cannot be used: {why}") from why

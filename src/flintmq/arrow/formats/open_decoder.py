@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from flintmq.arrow.formats import ddl
 from flintmq.arrow.formats.decoder import Decoder, SchemaError
+from flintmq.arrow.formats.extra_fields import PASSED_OVER, Extras
 from flintmq.arrow.formats.json import schema as json_schema
 from flintmq.arrow.formats.schema_registry import HttpSchemaRegistry, SchemaDirectory, SchemaType
 
@@ -34,6 +35,7 @@ def open_decoder(
     registry: str | None = None,
     subject: str | None = None,
     ids: Iterable[int] = (),
+    extras: Extras = PASSED_OVER,
 ) -> Decoder:
     """A decoder of values of one kind.
 
@@ -41,7 +43,8 @@ def open_decoder(
     .proto file or as a FileDescriptorSet's bytes; `schema_file` is a file of that. `message` is Protobuf's message,
     by default the first. `registry` is the address of a schema registry or a folder of schemas named by their ids:
     then values are framed as by Confluent's serializers, and the columns are those of all versions of the `subject`,
-    and of the schemas `ids`.
+    and of the schemas `ids`. `extras` says what becomes of fields that have no column: only JSON can keep them, or
+    infer columns for them.
     """
     try:
         what = SchemaType(kind)
@@ -49,12 +52,16 @@ def open_decoder(
         raise SchemaError(f"The format {kind} is not known; there are {', '.join(SchemaType)}") from None
     if message is not None and what is not SchemaType.PROTOBUF:
         raise SchemaError("A message is named only for protobuf")
+    if extras.column is not None and (what is not SchemaType.JSON or registry is not None):
+        raise SchemaError(
+            "Fields without a column can be kept only of JSON whose columns are named or inferred"
+        )
     if registry is not None:
         if schema is not None or schema_file is not None:
             raise SchemaError(
                 "Schemas come from the registry or from a file, not from both: leave one of them out"
             )
-        return _framed(what, registry, subject=subject, ids=ids, message=message)
+        return _framed(what, registry, subject=subject, ids=ids, message=message, extras=extras)
     if subject is not None or ids:
         raise SchemaError("A subject is one of a registry: say which, as in http://localhost:8081")
     if (schema is None) == (schema_file is None):
@@ -62,7 +69,7 @@ def open_decoder(
             f"Values in {what} need exactly one schema: the schema itself, a file, or a registry"
         )
     if what is SchemaType.PROTOBUF:
-        return _protobuf(schema, schema_file, message)
+        return _protobuf(schema, schema_file, message, extras)
     if schema_file is not None:
         schema = _text(_read(schema_file), schema_file)
     if what is SchemaType.AVRO:
@@ -72,12 +79,18 @@ def open_decoder(
     from flintmq.arrow.formats.json.decoder import JsonDecoder
 
     return JsonDecoder(
-        schema if isinstance(schema, pa.Schema) else _json_columns(_text(schema, "the schema"))
+        schema if isinstance(schema, pa.Schema) else json_columns(_text(schema, "the schema")), extras
     )
 
 
 def _framed(
-    kind: SchemaType, registry: str, *, subject: str | None, ids: Iterable[int], message: str | None
+    kind: SchemaType,
+    registry: str,
+    *,
+    subject: str | None,
+    ids: Iterable[int],
+    message: str | None,
+    extras: Extras,
 ) -> Decoder:
     from flintmq.arrow.formats.framed_decoder import FramedDecoder
 
@@ -92,10 +105,10 @@ def _framed(
         raise SchemaError(
             "Name the subject whose schemas the records have; that of a topic's values is TOPIC-value"
         )
-    return FramedDecoder(schemas, wanted, kind=kind, message=message)
+    return FramedDecoder(schemas, wanted, kind=kind, message=message, extras=extras)
 
 
-def _protobuf(schema: object, schema_file: str | None, message: str | None) -> Decoder:
+def _protobuf(schema: object, schema_file: str | None, message: str | None, extras: Extras) -> Decoder:
     from flintmq.arrow.formats.protobuf.decoder import ProtoDecoder, messages_of
     from flintmq.arrow.formats.protobuf.descriptors import compile_text, completed
 
@@ -116,10 +129,11 @@ def _protobuf(schema: object, schema_file: str | None, message: str | None) -> D
     names = messages_of(files)
     if not names:
         raise SchemaError("The Protobuf schema has no message")
-    return ProtoDecoder(files, message or names[0])
+    return ProtoDecoder(files, message or names[0], extras)
 
 
-def _json_columns(text: str) -> pa.Schema:
+def json_columns(text: str) -> pa.Schema:
+    """Return the columns of a schema of JSON: DDL, or JSON Schema."""
     return json_schema.parse(text) if text.lstrip().startswith("{") else ddl.parse(text)
 
 

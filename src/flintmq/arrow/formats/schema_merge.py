@@ -9,7 +9,7 @@ become one that way is refused with the name of the column. `conform` to a unifi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -47,6 +47,22 @@ def unify(first: pa.Schema, *others: pa.Schema) -> pa.Schema:
     for schema in others:
         fields = _unified(fields, schema, ())
     return pa.schema(list(fields.values()))
+
+
+def paths(schema: pa.Schema | Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Give every column and every field within one: `place`, `place.zip`, `items.element.zip`, `prices.value.zip`."""
+    for one in schema:
+        yield above + one.name
+        yield from _inner_paths(one.type, above + one.name)
+
+
+def _inner_paths(kind: pa.DataType, path: str) -> Iterator[str]:
+    if pa.types.is_struct(kind):
+        yield from paths(kind, f"{path}.")
+    elif pa.types.is_list(kind):
+        yield from _inner_paths(kind.value_type, f"{path}.element")
+    elif pa.types.is_map(kind):
+        yield from _inner_paths(kind.item_type, f"{path}.value")
 
 
 def fits(narrow: pa.Schema, wide: pa.Schema) -> bool:

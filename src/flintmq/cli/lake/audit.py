@@ -92,6 +92,12 @@ def _show(one: TableAudit) -> None:
             click.echo(f"{many(count, 'row')} {words}")
     if one.not_yet:
         click.echo(f"{many(one.not_yet, 'offset')} not synced yet")
+    if one.open_columns:
+        click.echo(f"columns that older rows need not have yet: {', '.join(one.open_columns)}")
+    if one.extra:
+        from flintmq.arrow.formats.extra_fields import described
+
+        click.echo(f"fields without a column: {described(one.extra)}")
     for problem in one.problems:
         click.echo(str(problem))
     if one.problem_count > len(one.problems):
@@ -109,6 +115,8 @@ def _as_json(one: TableAudit) -> dict[str, object]:
         "compacted": one.compacted,
         "undecodable": one.undecodable,
         "not_yet": one.not_yet,
+        "extra_fields": dict(one.extra),
+        "backfill": list(one.open_columns),
         "problem_count": one.problem_count,
         "problems": [
             {

@@ -18,6 +18,10 @@ COMMANDS = {
         "flintmq.cli.lake.compact",
         "Merge small files of tables into larger ones, the same rows in the same order.",
     ),
+    "backfill": CommandEntry(
+        "flintmq.cli.lake.backfill",
+        "Fill columns that were added later, from the topic, in the rows that were there before.",
+    ),
     "latest": CommandEntry(
         "flintmq.cli.lake.latest",
         "Bring the table TABLE__latest up to date: of each key in TABLE the last row, as a compacted topic has it.",

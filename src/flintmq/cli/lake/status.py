@@ -70,6 +70,14 @@ def _show(one: TableStatus) -> None:
     click.echo(f"{_words(one.contents)}, {one.decoding}, lag {one.lag:,}")
     if one.quarantined is not None and one.quarantined.rows:
         click.echo(f"quarantined: {_words(one.quarantined)}")
+    if one.extra_fields:
+        from flintmq.arrow.formats.extra_fields import described
+
+        click.echo(f"fields without a column: {described(one.extra_fields)}")
+    if one.backfill:
+        click.echo(
+            f"columns that older rows do not have: {', '.join(one.backfill)}; see flintmq lake backfill"
+        )
     print_table(
         ("partition", "in the table", "in the topic", "lag"),
         [
@@ -99,6 +107,8 @@ def _as_json(one: TableStatus) -> dict[str, object]:
         "files": one.contents.files,
         "bytes": one.contents.size,
         "quarantined": 0 if one.quarantined is None else one.quarantined.rows,
+        "extra_fields": dict(one.extra_fields),
+        "backfill": sorted(one.backfill),
         "partitions": [
             {"partition": part.partition, "offset": part.next_offset, "end": part.end, "lag": part.lag}
             for part in one.partitions

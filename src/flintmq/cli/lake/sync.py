@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 
+EVOLVE = ("fail", "warn", "add")
 _CONTINUOUS_S = 1.0
 
 
@@ -35,6 +36,7 @@ _CONTINUOUS_S = 1.0
         "flintmq lake sync orders payments --to s3://lake --format iceberg --interval 30s",
         "flintmq lake sync clicks --to /srv/lake --format delta --partition-by timestamp:day --continuous",
         'flintmq lake sync users --to /srv/lake --decode json --schema "id long, name string"',
+        "flintmq lake sync users --to /srv/lake --decode json --evolve add",
         "flintmq lake sync events --to /srv/lake --decode avro --registry http://registry:8081",
     ),
     exit_codes={**REMOTE_CODES, Exit.OK: "done, or stopped by a signal"},
@@ -55,7 +57,8 @@ _CONTINUOUS_S = 1.0
 )
 @click.option(
     "--schema",
-    default=None,
+    "schemas",
+    multiple=True,
     metavar="FILE|TEXT",
     help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: as the first records are]",
 )
@@ -66,6 +69,19 @@ _CONTINUOUS_S = 1.0
 @click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]")
 @click.option(
     "--into", default=None, metavar="COLUMN", help="One column for all that is decoded. [one for each]"
+)
+@click.option(
+    "--evolve",
+    type=click.Choice(EVOLVE),
+    default=None,
+    help="What becomes of fields that the table has no column for: the sync fails, they are counted and named, or "
+    "columns are added. [warn; with --registry: add]",
+)
+@click.option(
+    "--rest",
+    default=None,
+    metavar="COLUMN",
+    help="JSON: keep fields that have no column in this one, as a JSON object.",
 )
 @click.option(
     "--partition-by",
@@ -105,6 +121,7 @@ def command(
     namespace: str | None,
     store: tuple[str, ...],
     bootstrap: str,
+    schemas: tuple[str, ...],
     once: bool,
     interval: str | None,
     continuous: bool,
@@ -122,6 +139,8 @@ def command(
     them and write Parquet; then files and offsets are committed together. A sync that was stopped or killed is
     continued by the next one.
     """
+    if len(schemas) > 1:
+        raise ConfigurationError("--schema is given twice; name all columns in one schema")
     interval_s = _interval_s(once=once, interval=interval, continuous=continuous)
     check_installed()
     from flintmq.lake.syncing.options import make_options, parse_store_settings
@@ -134,6 +153,7 @@ def command(
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),
+        schema=schemas[0] if schemas else None,
         piece_bytes=parse_size_bytes("--file-size", file_size, example="64MiB"),
         **options,
     )
@@ -182,6 +202,8 @@ def _show(commit: TableCommit, *, as_json: bool) -> None:
             "quarantined": commit.quarantined,
             "seconds": round(commit.seconds, 3),
             "lag": sum(commit.lag.values()),
+            "columns_added": list(commit.columns_added),
+            "extra_fields": dict(commit.extra),
         }
         click.echo(json.dumps(fields, ensure_ascii=False))
         return
@@ -190,6 +212,12 @@ def _show(commit: TableCommit, *, as_json: bool) -> None:
         f"{commit.topic} -> {commit.table}: {many(commit.rows, 'row')} in {many(commit.files, 'file')}, "
         f"{size(commit.bytes)}{poison}, {commit.seconds:.1f} s, lag {sum(commit.lag.values())}"
     )
+    if commit.columns_added:
+        click.echo(f"columns added: {', '.join(commit.columns_added)}")
+    if commit.extra:
+        from flintmq.arrow.formats.extra_fields import described
+
+        note(f"fields without a column: {described(commit.extra)}; see --schema, --evolve and --rest")
 
 
 @contextmanager

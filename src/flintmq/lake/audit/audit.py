@@ -28,10 +28,18 @@ from flintmq.lake.audit.planning import (
     SourcePartition,
     plan_sections,
 )
-from flintmq.lake.audit.report import PROBLEMS_MAX, AuditProblem, AuditProblemKind, SectionAudit, TableAudit
+from flintmq.lake.audit.report import (
+    PROBLEMS_MAX,
+    AuditProblem,
+    AuditProblemKind,
+    SectionAudit,
+    TableAudit,
+    merged_audits,
+)
 from flintmq.lake.audit.task import AuditTask, audit_section
 from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
 from flintmq.lake.store.store import Store, open_store
+from flintmq.lake.syncing.column_notes import open_backfill
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.quarantine import PendingQuarantine
 from flintmq.lake.syncing.row_decoder import RowDecoder
@@ -139,6 +147,8 @@ class _Audit:
             compacted=sum(one.compacted for one in checked),
             undecodable=sum(one.undecodable for one in checked),
             not_yet=self._not_yet(view, progress),
+            extra=merged_audits(checked).extra,
+            open_columns=tuple(open_backfill(state)),
             problem_count=count,
             problems=tuple(told[:PROBLEMS_MAX]),
         )
@@ -185,7 +195,13 @@ class _Audit:
             if common is None or not sections:
                 return done
             tasks = [
-                replace(common, section=one, task=task, poison=_within(quarantine, one))
+                replace(
+                    common,
+                    section=one,
+                    task=task,
+                    poison=_within(quarantine, one),
+                    open_columns=_open_columns(state, one.source.partition),
+                )
                 for one, task in zip(sections, self._tasks(sections), strict=True)
             ]
             results = map_in_workers(self._spark, tasks, audit_section, SectionAudit, on_progress=on_progress)
@@ -298,6 +314,10 @@ def _foreign(files: Iterable[DataFile], topic: str, progress: TopicProgress | No
                 files=(one.path,),
                 detail="the file is not one that a sync of this topic made",
             )
+
+
+def _open_columns(state: TableState, partition: int) -> dict[str, tuple[int, int]]:
+    return {name: found[partition] for name, found in open_backfill(state).items() if partition in found}
 
 
 def _within(quarantine: _Quarantine | None, section: PartitionSection) -> tuple[DataFile, ...]:

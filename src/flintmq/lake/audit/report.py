@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -68,6 +68,8 @@ class SectionAudit:
     """Rows that are not at the broker any more because a newer one has their key."""
     undecodable: int = 0
     """Records that have no row, as they cannot be decoded, and of which no table says where they are."""
+    extra: dict[str, int] = field(default_factory=dict)
+    """In how many records each field is that the table has no column for."""
     rows_by_file: dict[str, int | None] = field(default_factory=dict)
     """None if they could not all be read."""
     problems: list[AuditProblem] = field(default_factory=list)
@@ -89,6 +91,8 @@ def merged_audits(parts: Iterable[SectionAudit]) -> SectionAudit:
         whole.only_in_lake += one.only_in_lake
         whole.compacted += one.compacted
         whole.undecodable += one.undecodable
+        for name, count in one.extra.items():
+            whole.extra[name] = whole.extra.get(name, 0) + count
         whole.is_outdated |= one.is_outdated
         whole.problem_count += one.problem_count
         whole.problems += one.problems[: PROBLEMS_MAX - len(whole.problems)]
@@ -109,6 +113,10 @@ class TableAudit:
     undecodable: int
     not_yet: int
     """Offsets that the topic has and the table does not have yet: nothing is wrong with them."""
+    extra: Mapping[str, int]
+    """In how many records each field is that the table has no column for."""
+    open_columns: tuple[str, ...]
+    """Columns that were added later and are not filled for all older rows, which is no problem either."""
     problem_count: int
     problems: tuple[AuditProblem, ...]
 

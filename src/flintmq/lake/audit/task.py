@@ -7,13 +7,14 @@ where they are as they were; who is there need not be in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.formats.extra_fields import ExtraFields
 from flintmq.arrow.scan.data_loss import DataLoss
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
@@ -48,6 +49,8 @@ class AuditTask:
     """None if there is no quarantine table."""
     is_compacted: bool = False
     """The broker may have dropped records that a newer one of the same key replaces."""
+    open_columns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Columns that rows of these offsets need not have yet."""
 
 
 def audit_section(task: AuditTask) -> SectionAudit:
@@ -108,6 +111,7 @@ class _Audit:
         self._sort = sort
         self._checked = SectionAudit()
         self._quarantined = np.empty(0, np.int64)
+        self._extra = ExtraFields()
         self._poison: list[pa.RecordBatch] = []
         """Records of the broker that are quarantined."""
 
@@ -148,6 +152,7 @@ class _Audit:
             np.concatenate([np.empty(0, np.int64), *(_offsets(one) for one in quarantine)])
         )
         compare(self._decoded(self._task.task), lake.batches(), self)
+        self._checked.extra = self._extra.records
         compare(iter(self._poison), iter(quarantine), self)
 
     # ---- the broker's side
@@ -161,6 +166,8 @@ class _Audit:
                 self._poison.append(batch.select(_POISON_COLUMNS).filter(pa.array(is_poison)))
                 batch = batch.filter(pa.array(~is_poison))
             decoded = row_decoder.decode(batch)
+            if decoded.extra is not None:
+                self._extra.merge(decoded.extra.records)
             if decoded.poison is not None:
                 self._undecodable(decoded.poison)
             yield decoded.rows.drop_columns(["partition"])
@@ -191,6 +198,9 @@ class _Audit:
         if kind is AuditProblemKind.FOREIGN and self._task.is_compacted:
             self._checked.compacted += len(offsets)
             return
+        if kind is AuditProblemKind.CHANGED and column is not None and column in self._task.open_columns:
+            start, end = self._task.open_columns[column]
+            offsets = offsets[(offsets < start) | (offsets >= end)]
         for start, end in offset_runs(offsets.tolist()):
             self._report(kind, start, end, column=column)
 

@@ -33,6 +33,12 @@ ROWS: Final = Metric("flintmq_lake_rows_total", MetricType.COUNTER, "Rows commit
 QUARANTINED: Final = Metric(
     "flintmq_lake_quarantined_total", MetricType.COUNTER, "Records that could not be decoded.", _TOPIC
 )
+EXTRA_FIELDS: Final = Metric(
+    "flintmq_lake_extra_fields_total",
+    MetricType.COUNTER,
+    "Fields of records that the table has no column for, each counted in every record.",
+    _TOPIC,
+)
 FILES: Final = Metric("flintmq_lake_files_total", MetricType.COUNTER, "Files committed.", _TOPIC)
 BYTES: Final = Metric("flintmq_lake_file_bytes_total", MetricType.COUNTER, "Bytes of these files.", _TOPIC)
 SECONDS: Final = Metric(
@@ -47,7 +53,7 @@ LAST: Final = Metric(
 LAG: Final = Metric(
     "flintmq_lake_lag", MetricType.GAUGE, "Offsets of the partition that the table does not have.", _PARTITION
 )
-METRICS: Final = (COMMITS, CONFLICTS, ROWS, QUARANTINED, FILES, BYTES, SECONDS, LAST, LAG)
+METRICS: Final = (COMMITS, CONFLICTS, ROWS, QUARANTINED, EXTRA_FIELDS, FILES, BYTES, SECONDS, LAST, LAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,9 @@ class TableCommit:
     seconds: float
     lag: Mapping[int, int]
     """By partition, when the commit was planned."""
+    columns_added: tuple[str, ...] = ()
+    extra: Mapping[str, int] = field(default_factory=dict)
+    """In how many records each field is that the table has no column for."""
 
     def __str__(self) -> str:
         poison = f", {self.quarantined} quarantined" if self.quarantined else ""
@@ -87,6 +96,7 @@ class SyncMetrics:
                 (COMMITS, 1),
                 (ROWS, commit.rows),
                 (QUARANTINED, commit.quarantined),
+                (EXTRA_FIELDS, sum(commit.extra.values())),
                 (FILES, commit.files),
                 (BYTES, commit.bytes),
                 (SECONDS, commit.seconds),

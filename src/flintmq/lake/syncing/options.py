@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from flintmq.arrow.codec.decode import COLUMNS
@@ -18,6 +19,7 @@ from flintmq.lake.tables.partitioning import parse_partitioning
 from flintmq.lake.tables.table import Format, PartitionField
 
 RAW: Final = "raw"
+JSON: Final = "json"
 QUARANTINE_SUFFIX: Final = "__quarantine"
 PIECE_BYTES: Final = 128 * 1024 * 1024
 """Of the log, in one file of the table."""
@@ -25,6 +27,17 @@ PIECE_BYTES: Final = 128 * 1024 * 1024
 _CLIENT_ID: Final = "flintmq-lake"
 _TOPIC: Final = "topic:"
 _PATIENCE_MS: Final = 120_000
+
+
+class Evolve(StrEnum):
+    """What becomes of fields that the table has no column for."""
+
+    FAIL = "fail"
+    """The sync fails and commits nothing."""
+    WARN = "warn"
+    """They are counted and named."""
+    ADD = "add"
+    """The table gets columns for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +60,8 @@ class Decoding:
     """Protobuf: which of the messages that the schema declares."""
     into: str | None = None
     """One column for all that is decoded; None: each has its own."""
+    rest: str | None = None
+    """JSON: the column that keeps fields without a column of their own."""
 
     @property
     def is_raw(self) -> bool:
@@ -60,6 +75,7 @@ class SyncOptions:
     format: Format = Format.PARQUET
     bootstrap: tuple[Address, ...]
     decoding: Decoding = field(default_factory=Decoding)
+    evolve: Evolve = Evolve.WARN
     partitioning: tuple[PartitionField, ...] = ()
     quarantine_topic: str | None = None
     """None: a table beside the other."""
@@ -106,6 +122,8 @@ def make_options(
     subject: str | None = None,
     message: str | None = None,
     into: str | None = None,
+    evolve: str | None = None,
+    rest: str | None = None,
     partition_by: Sequence[str] = (),
     quarantine: str = "table",
     allow_gaps: bool = False,
@@ -125,6 +143,8 @@ def make_options(
         "--subject": subject,
         "--message": message,
         "--into": into,
+        "--evolve": evolve,
+        "--rest": rest,
     }
     if decode == RAW and (given := [name for name, value in about_decoding.items() if value]):
         raise ConfigurationError(f"{given[0]} is about decoding; say with --decode how values are to be read")
@@ -146,7 +166,9 @@ def make_options(
             subject=subject,
             message=message,
             into=into,
+            rest=_rest(rest, decode, registry),
         ),
+        evolve=_evolve(evolve, decode, registry),
         partitioning=parse_partitioning(partition_by),
         quarantine_topic=_quarantine_topic(quarantine, names),
         allow_gaps=allow_gaps,
@@ -184,6 +206,32 @@ def _schema(given: str, kind: str) -> tuple[str | None, str | None]:
             return file.read(), None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--schema {given}: {error}") from None
+
+
+def _evolve(text: str | None, decode: str, registry: str | None) -> Evolve:
+    if text is None:
+        return Evolve.WARN if registry is None else Evolve.ADD
+    try:
+        evolve = Evolve(text)
+    except ValueError:
+        raise ConfigurationError(f"--evolve {text}: expected one of {', '.join(Evolve)}") from None
+    if registry is not None and evolve is Evolve.WARN:
+        raise ConfigurationError(
+            "--evolve warn: a table whose schemas come from a registry has all of their columns; say add or fail"
+        )
+    if registry is None and evolve is Evolve.ADD and decode != JSON:
+        raise ConfigurationError(
+            f"--evolve add: values in {decode} do not name their fields; give the new schema with --schema"
+        )
+    return evolve
+
+
+def _rest(column: str | None, decode: str, registry: str | None) -> str | None:
+    if column and (decode != JSON or registry is not None):
+        raise ConfigurationError(
+            "--rest keeps fields of JSON whose columns are named or inferred; leave it out"
+        )
+    return column or None
 
 
 def _format(text: str) -> Format:

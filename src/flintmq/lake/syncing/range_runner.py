@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from flintmq.arrow.formats import ddl
 from flintmq.arrow.formats.decoder import NewSchemas
 from flintmq.arrow.formats.schema_registry import RegistryError
 from flintmq.arrow.scan.data_loss import DataLoss
@@ -23,7 +24,7 @@ from flintmq.client.errors import ClientError
 from flintmq.errors import FlintError, RequestError
 from flintmq.lake.fan_out import FanOut, OnProgress, no_progress
 from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.range_writer import RangeTarget, WrittenRange, write_range
+from flintmq.lake.syncing.range_writer import NewColumns, RangeTarget, WrittenRange, write_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,8 @@ class RangeResult:
     """Records are gone that were there when it was planned."""
     new_schemas: tuple[int, ...] = ()
     """Ids of schemas whose columns the table does not have."""
+    new_columns: str = ""
+    """Columns for fields that have none, as DDL; empty if there are none, or if none are to be added."""
 
 
 class RangeRunner:
@@ -94,6 +97,8 @@ def _run_piece(item: tuple[Task, RangeTarget]) -> RangeResult:
         return RangeResult(written=write_range(*item))
     except NewSchemas as error:
         return RangeResult(error=str(error), new_schemas=tuple(sorted(error.ids)))
+    except NewColumns as error:
+        return RangeResult(error=str(error), new_columns=ddl.write(error.columns))
     except FlintError as error:
         return RangeResult(
             error=str(error), may_pass=isinstance(error, PASSING), is_lost=isinstance(error, DataLoss)

@@ -13,12 +13,14 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flintmq.arrow.formats.extra_fields import ExtraFields
+from flintmq.arrow.formats.json.inference import common_columns
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.segment_planner import Task
@@ -81,6 +83,16 @@ class RangeTarget:
 class WrittenRange:
     rows: tuple[DataFile, ...]
     poison: tuple[DataFile, ...] = ()
+    extra: dict[str, int] = field(default_factory=dict)
+    """In how many records each field is that has no column."""
+
+
+class NewColumns(TableError):
+    """Records have fields for which the table is to get columns."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self.columns = columns
+        super().__init__(f"There are fields without a column: {', '.join(columns.names)}")
 
 
 def write_range(task: Task, target: RangeTarget) -> WrittenRange:
@@ -91,14 +103,23 @@ def write_range(task: Task, target: RangeTarget) -> WrittenRange:
         # All of the range is in one file, and an earlier attempt has made it.
         return WrittenRange((made,))
     poison = None if target.poison is None else _Files(wanted, target.poison, poisoned, target)
+    extra = ExtraFields()
+    new_columns: pa.Schema | None = None
     try:
         for batch in read_task(task, target.row_decoder.columns, target.source):
             decoded = target.row_decoder.decode(batch)
+            if decoded.extra is not None:
+                extra.merge(decoded.extra.records)
+                new_columns = common_columns(new_columns, decoded.extra.columns)
+            if new_columns is not None:
+                continue  # what is written without these columns would be of no use
             if decoded.poison is not None and poison is not None:
                 poisoned.add(decoded.poison)
                 poison.add(decoded.poison)
             rows.add(decoded.rows)
-        return WrittenRange(rows.finish(), () if poison is None else poison.finish())
+        if new_columns is not None:
+            raise NewColumns(new_columns)
+        return WrittenRange(rows.finish(), () if poison is None else poison.finish(), extra.records)
     finally:
         rows.close()
         if poison is not None:
@@ -304,14 +325,14 @@ def parquet_writer(sink: BinaryIO, layout: FileLayout, metadata: list[Any]) -> A
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[str, Any]]:
     """The columns of a Parquet file in their order, each by its path."""
-    for field in schema:
-        yield from _leaves_of(field.name, field.type)
+    for column in schema:
+        yield from _leaves_of(column.name, column.type)
 
 
 def _leaves_of(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
     if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _leaves_of(f"{path}.{field.name}", field.type)
+        for inner in kind:
+            yield from _leaves_of(f"{path}.{inner.name}", inner.type)
     elif pa.types.is_map(kind):
         yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
         yield from _leaves_of(f"{path}.key_value.value", kind.item_type)

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from flintmq.arrow.codec.decode import COLUMNS, schema_of
-from flintmq.arrow.formats.schema_merge import conform
+from flintmq.arrow.formats.extra_fields import ExtraFields
+from flintmq.arrow.formats.schema_merge import conform, paths
 from flintmq.arrow.value_decoding import ValueDecoder
 from flintmq.errors import ConfigurationError
 
@@ -32,6 +33,8 @@ POISON: Final = pa.schema([*schema_of(_POISON_COLUMNS), pa.field(ERROR, pa.strin
 class DecodedRows(NamedTuple):
     rows: pa.RecordBatch
     poison: pa.RecordBatch | None
+    extra: ExtraFields | None = None
+    """Fields of the records that no column takes, if the decoder counts them."""
 
 
 class RowDecoder:
@@ -49,6 +52,11 @@ class RowDecoder:
     def is_raw(self) -> bool:
         return self._decoder is None
 
+    @property
+    def field_paths(self) -> frozenset[str]:
+        """The fields of values that have a column."""
+        return frozenset(() if self._decoder is None else paths(self._decoder.decoder.schema))
+
     def decode(self, batch: pa.RecordBatch) -> DecodedRows:
         if self._decoder is None:
             return DecodedRows(batch, None)
@@ -57,12 +65,13 @@ class RowDecoder:
         # A record without a value has a row all the same, with nothing in the decoded columns.
         rows = pa.RecordBatch.from_arrays([*columns, *decoded.columns], schema=self.schema)
         if not decoded.errors:
-            return DecodedRows(rows, None)
+            return DecodedRows(rows, None, decoded.extra)
         poison = batch.select(_POISON_COLUMNS).take(pa.array([one.row for one in decoded.errors], pa.int64()))
         errors = pa.array([one.message for one in decoded.errors], pa.string())
         return DecodedRows(
             rows.filter(decoded.is_good),
             pa.RecordBatch.from_arrays([*poison.columns, errors], schema=POISON),
+            decoded.extra,
         )
 
 

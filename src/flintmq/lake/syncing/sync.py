@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.arrow.formats.extra_fields import described
 from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
@@ -29,10 +30,10 @@ from flintmq.errors import FlintError
 from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
-from flintmq.lake.syncing.options import SyncOptions, make_options
+from flintmq.lake.syncing.options import Evolve, SyncOptions, make_options
 from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of
 from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
-from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable
+from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records
 from flintmq.lake.tables.table import Conflict, TopicProgress
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def sync(
 ) -> SyncOutcome:
     """Let tables below `to` have what topics have; with `interval_s`, again and again until KeyboardInterrupt.
 
-    `options` are those of `make_options`, and are named as on the command line: decode, schema, registry,
-    partition_by, quarantine, allow_gaps, group, catalog, store and so on.
+    `options` are those of `make_options`, and are named as on the command line: decode, schema, registry, evolve,
+    rest, partition_by, quarantine, allow_gaps, group, catalog, store and so on.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     made = make_options(names, to=to, format=format, bootstrap_servers=bootstrap_servers, **options)
@@ -296,7 +297,15 @@ class Sync:
         """False if what was found on the way asks for another plan; an error if no plan would help."""
         new_schemas = {one for result in results for one in result.new_schemas}
         if new_schemas:
+            if self._options.evolve is Evolve.FAIL:
+                raise SyncError(
+                    f"{table.topic}: records have schemas with columns that the table does not have (ids "
+                    f"{', '.join(map(str, sorted(new_schemas)))}); to add them, sync with --evolve add"
+                )
             table.learn(new_schemas)
+            return False
+        if new_columns := sorted({result.new_columns for result in results if result.new_columns}):
+            table.learn_columns(new_columns)
             return False
         failed = [one for one in results if one.error]
         if any(one.is_lost for one in failed):
@@ -305,6 +314,12 @@ class Sync:
             return False
         for one in failed:
             raise SyncUnavailable(one.error) if one.may_pass else SyncError(one.error)
+        extra = extra_records(one.written for one in results if one.written is not None)
+        if extra and self._options.evolve is Evolve.FAIL:
+            raise SyncError(
+                f"{table.topic}: fields have no column in {table.location}: {described(extra)}. Name columns for "
+                "them with --schema, let them be added with --evolve add, or kept with --rest COLUMN"
+            )
         return True
 
     def _publish(self, topic: str, next_offsets: Mapping[int, int]) -> None:

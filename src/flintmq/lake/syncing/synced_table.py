@@ -13,12 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from flintmq.arrow.formats import ddl
+from flintmq.arrow.formats.extra_fields import ExtraFields
+from flintmq.arrow.formats.schema_merge import paths
 from flintmq.arrow.write.options import SinkOptions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.store.store import join, open_store
+from flintmq.lake.syncing.column_notes import with_extra_fields, with_open_columns
 from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncPlan
@@ -26,7 +30,7 @@ from flintmq.lake.syncing.quarantine import PendingQuarantine, Quarantine, Table
 from flintmq.lake.syncing.quarantine_topic import TopicQuarantine
 from flintmq.lake.syncing.range_runner import RangeResult
 from flintmq.lake.syncing.range_writer import FileLayout, RangeTarget, WrittenRange
-from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, TableDecoding
+from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, TableDecoding, kept_decoding
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.partitioning import check_partitioning
 from flintmq.lake.tables.schema_evolution import is_same_schema
@@ -119,8 +123,21 @@ class PreparedTable:
     def progress(self) -> TopicProgress | None:
         return self._state.progress.get(self.topic)
 
+    @property
+    def columns_added(self) -> list[str]:
+        """Columns, and fields within them, that the next commit adds."""
+        before = set(paths(self._state.schema))
+        added = [path for path in paths(self.target.rows.schema) if path not in before]
+        # Not also the fields of a column that is new itself.
+        return [one for one in added if not any(one.startswith(f"{other}.") for other in added)]
+
     def has_news(self, plan: SyncPlan) -> bool:
-        """Whether a plan without pieces says something that the table does not know: where it begins, after a gap."""
+        """Whether a plan without pieces says something that the table does not know.
+
+        That is where it begins, after a gap, or how records are decoded from now on.
+        """
+        if self._decoding.kept != kept_decoding(self._state) or not self._has_schema():
+            return True
         progress = self.progress
         if progress is None:
             return any(offset > 0 for offset in plan.next_offsets.values())
@@ -133,18 +150,25 @@ class PreparedTable:
         """Schemas that values have, and whose columns the table is to have from the next plan on."""
         self._decoding.learn(schema_ids)
 
+    def learn_columns(self, columns: Iterable[str]) -> None:
+        """The same with columns of fields that have none, as DDL."""
+        self._decoding.learn_columns(map(ddl.parse, columns))
+
     def commit(self, plan: SyncPlan, written: Sequence[WrittenRange]) -> None:
         """Conflict if the table is not what the plan was made on."""
         progress = TopicProgress(plan.topic.id.hex(), dict(plan.next_offsets))
         poison = tuple(file for one in written for file in one.poison)
         pending = PendingQuarantine(self.topic, progress, poison) if poison else None
-        schema = self.target.rows.schema
         properties = {**self._state.properties, DECODING_PROPERTY: self._decoding.text}
+        added = {path.partition(".")[0] for path in self.columns_added}
+        properties = with_open_columns(properties, sorted(added), self.progress)
+        extra = extra_records(written)
+        properties = with_extra_fields(properties, extra, self.target.row_decoder.field_paths)
         self._table.commit(
             TableChange(
                 base=self._state,
                 added=[file for one in written for file in one.rows],
-                schema=None if is_same_schema(schema, self._state.schema) else schema,
+                schema=None if self._has_schema() else self.target.rows.schema,
                 progress={**self._state.progress, self.topic: progress},
                 properties=with_pending(properties, pending),
             )
@@ -164,7 +188,21 @@ class PreparedTable:
             quarantined=sum(file.rows for one in written for file in one.poison),
             seconds=seconds,
             lag={},
+            columns_added=tuple(self.columns_added),
+            extra=extra_records(written),
         )
+
+    def _has_schema(self) -> bool:
+        """Whether the table has the columns that the commit is about."""
+        return is_same_schema(self.target.rows.schema, self._state.schema)
+
+
+def extra_records(written: Iterable[WrittenRange]) -> dict[str, int]:
+    """Return in how many records each field is that has no column."""
+    together = ExtraFields()
+    for one in written:
+        together.merge(one.extra)
+    return together.records
 
 
 def table_of(options: SyncOptions, name: str) -> Table:

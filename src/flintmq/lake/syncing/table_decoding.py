@@ -3,8 +3,9 @@
     decoding.first(topic)       for a table that is not there yet
     decoding.of(state)          for one that is
 
-Invariant: format and target columns of a table never change; schemas may grow. The text that is kept with the table
-says all that it takes to decode records in the same way again, except passwords.
+Invariant: format and target columns of a table never change; schemas may grow, and never shrink: columns that a later
+schema does not name are decoded as before. The text that is kept with the table says all that it takes to
+decode records in the same way again, except passwords.
 """
 
 from __future__ import annotations
@@ -15,13 +16,21 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
+import pyarrow as pa
 
+from flintmq.arrow.formats import ddl
+from flintmq.arrow.formats.decoder import SchemaError
+from flintmq.arrow.formats.extra_fields import Extras
+from flintmq.arrow.formats.json.inference import common_columns
+from flintmq.arrow.formats.open_decoder import json_columns
+from flintmq.arrow.formats.schema_merge import plain, unify
 from flintmq.arrow.value_decoding import ValueDecoder, infer_columns, is_inferred, value_subject
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
-from flintmq.lake.syncing.options import Decoding, SyncOptions
-from flintmq.lake.syncing.row_decoder import RowDecoder
+from flintmq.lake.syncing.options import JSON, Decoding, Evolve, SyncOptions
+from flintmq.lake.syncing.row_decoder import ORIGIN, RowDecoder
+from flintmq.lake.tables.schema_evolution import merge
 from flintmq.lake.tables.table import TableState
 
 DECODING_PROPERTY: Final = "flintmq.shape"
@@ -37,61 +46,95 @@ class TableDecoding:
         self._options = options
         self._client = client
         self._sample_offsets_max = sample_offsets_max
-        self._decoding = options.decoding
+        self._asked = options.decoding
+        self._current = options.decoding
         self._row_decoder: RowDecoder | None = None
+        self._kept: Decoding | None = None
+        """Of the table, when the row decoder was made."""
+
+    @property
+    def kept(self) -> Decoding:
+        """What is kept with the table."""
+        return replace(self._current, registry=_without_password(self._current.registry), schema_file=None)
 
     @property
     def text(self) -> str:
-        """What is kept with the table."""
-        kept = replace(self._decoding, registry=_without_password(self._decoding.registry), schema_file=None)
-        return msgspec.json.encode(kept).decode()
+        return msgspec.json.encode(self.kept).decode()
 
     def first(self, topic: TopicMetadata) -> RowDecoder:
         if self._row_decoder is None:
-            asked = self._decoding
+            asked = self._asked
             if is_inferred(
                 asked.kind,
                 schema=asked.schema,
                 schema_file=asked.schema_file,
                 registry=asked.registry,
             ):
-                self._decoding = replace(asked, schema=self._inferred(topic))
+                self._current = replace(asked, schema=self._inferred(topic))
             self._row_decoder = self._made()
         return self._row_decoder
 
     def of(self, state: TableState) -> RowDecoder:
-        kept, asked = kept_decoding(state), self._decoding
+        kept, asked = kept_decoding(state), self._asked
         if (kept.kind, kept.into) != (asked.kind, asked.into):
             raise ConfigurationError(
                 f"the table of {self._topic} holds {_named(kept)}, and cannot hold {_named(asked)} from now on; "
                 "say it as it was, or sync to another place with --to"
             )
-        if self._row_decoder is None:
-            if not (asked.schema or asked.schema_file or asked.registry):
-                # Not even a registry's password is said anew: it goes on as it was begun.
-                self._decoding = kept
-            elif asked.registry is not None:
-                self._decoding = replace(asked, subject=asked.subject or kept.subject, ids=kept.ids)
+        if asked.rest and kept.rest and asked.rest != kept.rest:
+            raise ConfigurationError(
+                f"the table of {self._topic} keeps fields without a column in {kept.rest}, and cannot keep them in "
+                f"{asked.rest} from now on; leave --rest out"
+            )
+        # Somebody else may have changed the table's columns since: then these are to be read, too.
+        if self._row_decoder is None or kept not in (self._kept, self.kept):
+            self._current = self._joined(kept)
             self._row_decoder = self._made()
+        self._kept = kept
         return self._row_decoder
 
     def learn(self, schema_ids: Iterable[int]) -> None:
         """The next row decoder has the columns of these schemas of the registry too."""
-        known = self._decoding.ids
-        self._decoding = replace(self._decoding, ids=(*known, *sorted(set(schema_ids) - set(known))))
+        known = self._current.ids
+        self._current = replace(self._current, ids=(*known, *sorted(set(schema_ids) - set(known))))
         self._row_decoder = self._made()
 
+    def learn_columns(self, columns: Iterable[pa.Schema]) -> None:
+        """The next row decoder has these columns of JSON too."""
+        new: pa.Schema | None = None
+        for one in columns:
+            new = common_columns(new, one)
+        assert new is not None
+        assert self._current.schema is not None
+        self._current = replace(
+            self._current, schema=ddl.write(unify(json_columns(self._current.schema), new))
+        )
+        self._row_decoder = self._made()
+
+    def _joined(self, kept: Decoding) -> Decoding:
+        """What was asked for, and what the table has beyond that."""
+        asked = self._asked
+        rest = asked.rest or kept.rest
+        if not (asked.schema or asked.schema_file or asked.registry):
+            # Not even a registry's password is said anew: it goes on as it was begun.
+            return replace(kept, rest=rest)
+        if asked.registry is not None:
+            return replace(asked, subject=asked.subject or kept.subject, ids=kept.ids)
+        if asked.kind == JSON and asked.schema and kept.schema and not kept.registry:
+            return replace(asked, schema=_joined_columns(kept.schema, asked.schema), rest=rest)
+        return replace(asked, rest=rest)
+
     def _made(self) -> RowDecoder:
-        decoding = self._decoding
+        decoding, evolve = self._current, self._options.evolve
         if decoding.is_raw:
             return RowDecoder()
         if decoding.registry is not None and decoding.subject is None:
-            self._decoding = decoding = replace(decoding, subject=value_subject(self._topic))
+            self._current = decoding = replace(decoding, subject=value_subject(self._topic))
         if decoding.schema_file is not None:
             decoder = _opened(decoding)
-            self._decoding = replace(decoding, schema_file=None, descriptors=decoder.files)
+            self._current = replace(decoding, schema_file=None, descriptors=decoder.files)
             return RowDecoder(ValueDecoder(decoder, decoding.into))
-        return row_decoder_of(decoding)
+        return row_decoder_of(decoding, is_inferred=evolve is Evolve.ADD)
 
     def _inferred(self, topic: TopicMetadata) -> str:
         """Return the columns of the first records, as DDL."""
@@ -105,14 +148,26 @@ class TableDecoding:
         return found
 
 
-def row_decoder_of(decoding: Decoding) -> RowDecoder:
-    """As the text that is kept with a table says; whoever reads its rows again shapes them so."""
-    return RowDecoder() if decoding.is_raw else RowDecoder(ValueDecoder(_opened(decoding), decoding.into))
+def row_decoder_of(decoding: Decoding, *, is_inferred: bool = False) -> RowDecoder:
+    """As the text that is kept with a table says; whoever reads its rows again shapes them so.
+
+    With `is_inferred` columns are inferred for fields that have none.
+    """
+    if decoding.is_raw:
+        return RowDecoder()
+    return RowDecoder(ValueDecoder(_opened(decoding, is_inferred=is_inferred), decoding.into))
 
 
-def _opened(decoding: Decoding) -> Any:
+def _opened(decoding: Decoding, *, is_inferred: bool = False) -> Any:
     from flintmq.arrow.formats import open_decoder
 
+    extras = Extras(are_counted=True, column=decoding.rest)
+    if is_inferred and decoding.kind == JSON and decoding.schema is not None:
+        taken = [
+            one.lower() for one in (*json_columns(decoding.schema).names, *filter(None, [decoding.rest]))
+        ]
+        beside = ORIGIN if decoding.into is None else ()
+        extras = extras._replace(are_inferred=True, reserved=frozenset((*taken, *beside)))
     return open_decoder(
         decoding.kind,
         schema=decoding.descriptors or decoding.schema,
@@ -121,7 +176,24 @@ def _opened(decoding: Decoding) -> Any:
         registry=decoding.registry,
         subject=decoding.subject,
         ids=decoding.ids,
+        extras=extras,
     )
+
+
+def _joined_columns(kept: str, asked: str) -> str:
+    """Return the columns of both; `kept` itself if there are no others. Whether one may be null is as said last."""
+    first, last = json_columns(kept), json_columns(asked)
+    try:
+        both = unify(first, last)
+    except SchemaError:
+        merge(plain(first), plain(last))  # says what tables allow
+        raise
+    fields = []
+    for one in both:
+        at = last.get_field_index(one.name)
+        fields.append(one.with_nullable(at < 0 or last.field(at).nullable))
+    joined = pa.schema(fields)
+    return kept if joined.equals(first) else ddl.write(joined)
 
 
 def kept_decoding(state: TableState) -> Decoding:

@@ -3,7 +3,7 @@
     decoder = ProtoDecoder(files, message="shop.Order")
 
 Invariant: a value is a row if Protobuf reads it, with all required fields. Fields that the type does not know are
-passed over, as everywhere with Protobuf: bytes that are another message may well be read as this one.
+passed over or counted, by their numbers: bytes that are another message may well be read as this one.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from flintmq.arrow.formats.column_builder import decode_each
 from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
+from flintmq.arrow.formats.extra_fields import PASSED_OVER, ExtraFields, Extras
 from flintmq.arrow.formats.protobuf.schema import columns_of
 
 _REFUSALS: Final = (DecodeError, ValueError)
 
 
 class ProtoDecoder:
-    def __init__(self, files: bytes, message: str) -> None:
+    def __init__(self, files: bytes, message: str, extras: Extras = PASSED_OVER) -> None:
         """`files` is a FileDescriptorSet in which each file comes after those that it imports."""
         self._files = files
         self._message = message
+        self._extras = extras
         self._type = _descriptor(files, message)
         self._columns = columns_of(self._type)
         self._class = message_factory.GetMessageClass(self._type)
 
-    def __reduce__(self) -> tuple[type[ProtoDecoder], tuple[bytes, str]]:
-        return ProtoDecoder, (self._files, self._message)
+    def __reduce__(self) -> tuple[type[ProtoDecoder], tuple[bytes, str, Extras]]:
+        return ProtoDecoder, (self._files, self._message, self._extras)
 
     @property
     def message(self) -> str:
@@ -49,7 +52,19 @@ class ProtoDecoder:
         return self._files
 
     def decode(self, values: Values) -> DecodedValues:
-        return decode_each(self._columns, values, self._read, _REFUSALS)
+        if not self._extras.are_counted:
+            return decode_each(self._columns, values, self._read, _REFUSALS)
+        fields = ExtraFields()
+
+        def read(data: bytes) -> Any:
+            message = self._read(data)
+            size = message.ByteSize()
+            message.DiscardUnknownFields()
+            if message.ByteSize() != size:
+                fields.add(sorted(unknown_fields(self._read(data))))
+            return message
+
+        return decode_each(self._columns, values, read, _REFUSALS)._replace(extra=fields or None)
 
     def _read(self, data: bytes) -> Any:
         message = self._class.FromString(data)
@@ -57,6 +72,21 @@ class ProtoDecoder:
             missing = ", ".join(message.FindInitializationErrors())
             raise ValueError(f"the message has no {missing}, which {self._message} requires")
         return message
+
+
+def unknown_fields(message: Any, above: str = "") -> set[str]:
+    """Return the fields that the type does not know: `field 7`, or within another message `place.field 7`."""
+    found = {f"{above}field {one.field_number}" for one in UnknownFieldSet(message)}
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            inner = value.values() if field.message_type.fields_by_name["value"].message_type else ()
+        else:
+            inner = value if field.is_repeated else (value,)
+        for one in inner:
+            found |= unknown_fields(one, f"{above}{field.name}.")
+    return found
 
 
 def messages_of(files: bytes) -> list[str]:
