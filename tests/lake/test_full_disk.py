@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,9 +15,12 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.lake.backfill.backfill import backfill
 from flintmq.lake.store.store import StoreError
+from flintmq.lake.syncing.options import make_options
 from flintmq.lake.syncing.sync import SyncUnavailable
 from flintmq.lake.syncing.synced_table import PreparedTable
+from flintmq.lake.tables.table import TableError
 from support.broker.broker_process import BrokerProcess
 from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics, numbered
@@ -76,7 +80,7 @@ def test_files_that_do_not_fit_are_an_error_and_the_table_stays_as_it_was(
     # More than there is room for, however it is compressed.
     for _ in range(1 + DISK_BYTES // RECORD_BYTES):
         topics.write(topic, [(b"k", os.urandom(RECORD_BYTES), TIME_MS, ())])
-    with pytest.raises(SyncUnavailable, match=r"No space left on device.*See to the disk"):
+    with pytest.raises(SyncUnavailable, match=r"No space left on device.*See to the disk, then start again"):
         small_lake.sync(topic, format=format)
     assert small_lake.state(topic, format).progress == before
     assert len(small_lake.rows(topic, format)) == 10
@@ -119,3 +123,22 @@ def test_a_commit_that_does_not_fit_is_an_error_and_the_table_stays_as_it_was(
     assert len(small_lake.rows(topic, format)) == 10
     small_lake.sync(topic, format=format)
     assert small_lake.rows(topic, format) == topic_rows(broker.address, topic)
+
+
+def test_a_backfill_that_does_not_fit_changes_nothing_and_may_be_run_again(
+    small_lake: Lake, topics: Topics, topic: str, disk: Path
+) -> None:
+    topics.create(topic)
+    for number in range(3 * DISK_BYTES // RECORD_BYTES):
+        value = {"id": number, "noise": os.urandom(RECORD_BYTES // 2).hex()}
+        topics.write(topic, [(b"k", json.dumps(value).encode(), TIME_MS, ())])
+    small_lake.sync(topic, decode="json", schema="id long")
+    small_lake.sync(topic, decode="json", schema="id long, noise string")
+    options = make_options([topic], to=small_lake.root, bootstrap_servers=small_lake.address)
+    with pytest.raises(TableError, match="No space left on device"):
+        backfill(small_lake.spark, options)
+    assert all(row.get("noise") is None for row in small_lake.rows(topic))
+    enlarge(disk)
+    (report,) = backfill(small_lake.spark, options)
+    assert report.filled == len(small_lake.rows(topic))
+    assert all(len(row["noise"]) == RECORD_BYTES for row in small_lake.rows(topic))

@@ -22,7 +22,7 @@ from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.range_reader import read_range
 from flintmq.lake.backfill.planning import PlannedFill
 from flintmq.lake.compact.merge import INPUTS, open_parquet
-from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
+from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer, writing
 from flintmq.lake.syncing.row_decoder import RowDecoder, conformed
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import TableError
@@ -58,13 +58,18 @@ def fill_file(task: FillTask) -> FilledFile:
     metadata: list[Any] = []
     with layout.store.draft() as draft:
         writer = parquet_writer(draft, layout, metadata)
-        with open_parquet(layout.store, fill.file) as file:
-            for batch in _filled(file, task, counts):
-                writer.write_table(
-                    pa.Table.from_batches([batch]), row_group_size=layout.parquet.row_group_rows
-                )
-        writer.add_key_value_metadata({INPUTS: json.dumps([fill.file.path])})
-        writer.close()
+        try:
+            with open_parquet(layout.store, fill.file) as file:
+                for batch in _filled(file, task, counts):
+                    rows = pa.Table.from_batches([batch])
+                    with writing(layout.store):
+                        writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
+            writer.add_key_value_metadata({INPUTS: json.dumps([fill.file.path])})
+            with writing(layout.store):
+                writer.close()
+        finally:
+            # One that was given up must not be ended when it is collected: its draft is gone by then.
+            writer.is_open = False
         size = draft.tell()
         if metadata[0].num_rows != fill.file.rows:
             raise TableError(f"{fill.file.path} has not the rows that the table counts; audit the table")

@@ -275,11 +275,11 @@ class _File:
             self.first_offset = batches[0].column("offset")[0].as_py()
         self.last_offset = batches[-1].column("offset")[-1].as_py()
         table = pa.Table.from_batches(batches)
-        with self._failing():
+        with writing(self._store):
             self._writer.write_table(table, row_group_size=self._row_group_rows)
 
     def publish(self, path: str, wanted: OffsetRange, values: PartitionValues) -> DataFile:
-        with self._failing():
+        with writing(self._store):
             self._writer.close()
         size = self._draft.tell()
         if not self._store.publish(self._draft, path):
@@ -291,14 +291,16 @@ class _File:
         self._writer.is_open = False
         self._context.__exit__(None, None, None)
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                f"a file for {self._store.url} cannot be written: {error}. See to the disk, then sync again"
-            ) from error
+
+@contextmanager
+def writing(store: Store) -> Iterator[None]:
+    """A disk that is full, or broken, is the store's error."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"a file for {store.url} cannot be written: {error}. See to the disk, then start again"
+        ) from error
 
 
 def parquet_writer(sink: BinaryIO, layout: FileLayout, metadata: list[Any]) -> Any:

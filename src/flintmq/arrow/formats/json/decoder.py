@@ -95,6 +95,7 @@ class _ExtrasReader:
         self._members = members
         self._extras = extras
         self._fields = ExtraFields()
+        self._counts: dict[tuple[str, ...], int] = {}
         self._kind: Any = None
         self._was_exact = True
 
@@ -106,23 +107,29 @@ class _ExtrasReader:
             except msgspec.ValidationError:
                 self._was_exact = False
         record = self._read(value)
-        found = self._members.find(value, infer=self._extras.are_inferred)
-        if found.text is None:
+        extras = self._extras
+        found = self._members.find(value, keep=extras.column is not None, infer=extras.are_inferred)
+        if not found:
             self._was_exact = True
             return record
-        self._fields.add(sorted(found.names))
-        if self._extras.are_inferred:
+        # Most records have the same ones: they are counted together, and each by itself at the end.
+        self._counts[found.names] = self._counts.get(found.names, 0) + 1
+        if found.inner:
+            self._fields.add(sorted(found.inner))
+        if extras.are_inferred:
             self._kind = merge_kinds(self._kind, found.kind)
             if self._kind is not None and len(self._kind) > COLUMNS_MAX:
                 raise SchemaError(
                     f"More than {COLUMNS_MAX} fields have no column: their names seem to be data. Keep them in one "
                     "column instead"
                 )
-        if self._extras.column is not None:
+        if found.text is not None:
             record.kept = found.text.decode()
         return record
 
     def extra(self) -> ExtraFields | None:
+        for names, count in self._counts.items():
+            self._fields.add(names, count)
         possible = {
             name: kind
             for name, kind in (self._kind or {}).items()

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.arrow.formats import SchemaError, open_decoder
+from flintmq.arrow.formats.extra_fields import Extras
 from flintmq.arrow.formats.protobuf.decoder import ProtoDecoder
 from flintmq.arrow.formats.protobuf.descriptors import compile_text
 from flintmq.arrow.formats.protobuf.parser import parse
@@ -305,3 +306,41 @@ def test_files_that_import_themselves_are_refused(tmp_path: Path) -> None:
 def test_no_descriptors_are_refused(data: bytes) -> None:
     with pytest.raises(SchemaError, match="descriptors"):
         open_decoder("protobuf", schema=data)
+
+
+def test_fields_that_the_message_does_not_know_are_counted_by_their_numbers() -> None:
+    newer = """
+    syntax = "proto3";
+    message Place { string zip = 1; string city = 2; }
+    message Order {
+      int32 id = 1; Place place = 2; repeated Place stops = 3; map<string, Place> named = 4; bool paid = 7;
+    }
+    """
+    older = """
+    syntax = "proto3";
+    message Place { string zip = 1; }
+    message Order { int32 id = 1; Place place = 2; repeated Place stops = 3; map<string, Place> named = 4; }
+    """
+    files = compile_text(newer, lambda _: None)
+    pool = descriptor_pool.DescriptorPool()
+    for file in FileDescriptorSet.FromString(files).file:
+        pool.Add(file)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+    place = {"zip": "1", "city": "B"}
+    values = [
+        order(id=1).SerializeToString(),
+        order(id=2, paid=True, place=place).SerializeToString(),
+        order(id=3, paid=True, stops=[place, place], named={"home": place}).SerializeToString(),
+    ]
+    decoder = pickle.loads(
+        pickle.dumps(open_decoder("protobuf", schema=older, message="Order", extras=Extras(are_counted=True)))
+    )
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    assert decoded.extra is not None
+    assert decoded.extra.records == {
+        "field 7": 2,
+        "place.field 2": 1,
+        "named.field 2": 1,
+        "stops.field 2": 1,
+    }
+    assert [row["id"] for row in decoded.rows.to_pylist()] == [1, 2, 3]
