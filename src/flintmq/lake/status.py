@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Table, TableState
 
 
@@ -59,9 +61,10 @@ def status(options: SyncOptions) -> list[TableStatus]:
             table = table_of(options, name)
             state = table.state()
             if state is None:
-                raise SyncError(
-                    f"there is no {options.format} table of {name} at {table.location}; make it with: "
-                    f"flintmq lake sync {name} --to {options.to} --format {options.format}"
+                raise missing_table(
+                    table,
+                    open_store(table.location, options.store),
+                    advice=f"make it with: flintmq lake sync {name} --to {options.to} --format {options.format}",
                 )
             progress = state.progress.get(name)
             if progress is not None and progress.topic_id != topics[name].id.hex():
