@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.client.admin.maintenance import topic_health
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.errors import NotFlintMQ
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
@@ -44,6 +47,8 @@ class TableStatus:
     contents: TableContents
     quarantined: TableContents | None
     """None if there is no quarantine table."""
+    retention_risks: tuple[str, ...] = ()
+    """What the topic's retention is about to delete, or holds back, that a table of it does not have."""
 
     @property
     def lag(self) -> int:
@@ -88,9 +93,20 @@ def status(options: SyncOptions) -> list[TableStatus]:
                     partitions=tuple(partitions),
                     contents=_contents(table, state),
                     quarantined=None if poison is None else _contents(quarantine, poison),
+                    retention_risks=_retention_risks(client, name),
                 )
             )
         return found
+
+
+def _retention_risks(client: ClusterClient, topic: str) -> tuple[str, ...]:
+    try:
+        health = topic_health(client, topic)
+    except NotFlintMQ:
+        return ()
+    return tuple(
+        health[index].retention_risk or "" for index in sorted(health) if health[index].retention_risk
+    )
 
 
 def _contents(table: Table, state: TableState) -> TableContents:

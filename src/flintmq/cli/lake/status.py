@@ -70,6 +70,8 @@ def _show(one: TableStatus) -> None:
     click.echo(f"{_words(one.contents)}, {one.decoding}, lag {one.lag:,}")
     if one.quarantined is not None and one.quarantined.rows:
         click.echo(f"quarantined: {_words(one.quarantined)}")
+    for risk in one.retention_risks:
+        click.secho(risk, fg="yellow")
     print_table(
         ("partition", "in the table", "in the topic", "lag"),
         [
@@ -99,6 +101,7 @@ def _as_json(one: TableStatus) -> dict[str, object]:
         "files": one.contents.files,
         "bytes": one.contents.size,
         "quarantined": 0 if one.quarantined is None else one.quarantined.rows,
+        "retention_risks": list(one.retention_risks),
         "partitions": [
             {"partition": part.partition, "offset": part.next_offset, "end": part.end, "lag": part.lag}
             for part in one.partitions
