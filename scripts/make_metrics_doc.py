@@ -67,6 +67,10 @@ QUESTIONS = (
     ("who still uses an old client", "flintmq_client_connections"),
     ("how far tables are behind their topics", "sum by (topic, table) (flintmq_lake_lag)"),
     (
+        "records that retention deleted before a table had them",
+        "increase(flintmq_lake_unsynced_deleted_total[1d])",
+    ),
+    (
         "tables that have not been up to date for an hour",
         "time() - flintmq_lake_last_sync_timestamp_seconds > 3600",
     ),

@@ -29,26 +29,27 @@ TOPIC = "official-mixture"
 @pytest.fixture(scope="module")
 def mixed_lake(
     spark: SparkSession, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lake]:
-    """The topic in a table of each format."""
+) -> Iterator[dict[str, Lake]]:
+    """The topic in a table of each format, in a directory each."""
     if "spark-sql-kafka" not in (spark.conf.get("spark.jars", "") or ""):
         pytest.skip("toolchain: the jars of Spark's Kafka connector are not here (SPARK_KAFKA_LIBS)")
-    lake = Lake(spark, broker.address, str(tmp_path_factory.mktemp("lake")))
+    root = tmp_path_factory.mktemp("lake")
+    lakes = {format: Lake(spark, broker.address, str(root / format)) for format in FORMATS}
     with Writer(broker.address, transactional=True) as unfinished, Topics(broker.address) as topics:
         write_mixture(broker.address, TOPIC, unfinished)
-        for format in FORMATS:
+        for format, lake in lakes.items():
             lake.sync(TOPIC, format=format, piece_bytes=500_000)
         topics.write(TOPIC, [(b"late", b"later", TIME_MS, (("h", b"1"),))], partition=1)
-        for format in FORMATS:
+        for format, lake in lakes.items():
             lake.sync(TOPIC, format=format)
-        yield lake
+        yield lakes
         unfinished.abort()
 
 
 @pytest.fixture(scope="module")
-def official(spark: SparkSession, mixed_lake: Lake) -> Rows:
+def official(spark: SparkSession, mixed_lake: dict[str, Lake]) -> Rows:
     """What the connector reads."""
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", mixed_lake.address)
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", mixed_lake["parquet"].address)
     reader = reader.options(subscribe=TOPIC, includeHeaders="true")
     frame = reader.option("kafka.isolation.level", "read_committed").load()
     return ordered(frame.toArrow().to_pylist())
@@ -74,9 +75,9 @@ def by_its_own(lake: Lake, format: str) -> Rows:
     ],
 )
 def test_a_table_is_what_the_connector_reads(
-    mixed_lake: Lake, official: Rows, format: str, read: Callable[[Lake, str], Rows]
+    mixed_lake: dict[str, Lake], official: Rows, format: str, read: Callable[[Lake, str], Rows]
 ) -> None:
-    rows = read(mixed_lake, format)
+    rows = read(mixed_lake[format], format)
     assert len(rows) == len(official)
     for row, expected in zip(rows, official, strict=True):
         assert row == expected
@@ -100,5 +101,7 @@ def test_the_topic_holds_what_tables_are_to_be_equal_about(official: Rows) -> No
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_table_has_files_of_complete_segments_and_of_more_commits(mixed_lake: Lake, format: str) -> None:
-    assert len(mixed_lake.paths(TOPIC, format)) > 4
+def test_the_table_has_files_of_complete_segments_and_of_more_commits(
+    mixed_lake: dict[str, Lake], format: str
+) -> None:
+    assert len(mixed_lake[format].paths(TOPIC, format)) > 4

@@ -204,6 +204,7 @@ class Broker:
             clock=self._clock,
             executor=self._executor,
             config=lambda: self._configs.broker,
+            table_offsets=lambda: self._groups.table_offsets(),
         )
 
     def _start_groups(self) -> None:

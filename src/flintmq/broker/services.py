@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.limits import ParkedFetchLimit, SerialExecutor
-from flintmq.coordinator.groups.machine import GroupMachine
-from flintmq.coordinator.runtime.coordinator import Coordinator
+from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk, Executor, Random, Timers
@@ -28,7 +27,7 @@ class Services:
     topics: Topics
     partitions: LocalPartitions
     maintenance: MaintenanceScheduler
-    groups: Coordinator[GroupMachine]
+    groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerWriter
     configs: Configs

@@ -23,6 +23,7 @@ from typing import Final, Protocol, runtime_checkable
 from flintmq.lake.compact.merge import inputs_of
 from flintmq.lake.store.store import Store, StoredFile
 from flintmq.lake.tables.data_file import DATA, FileName
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool =
     drafts = store.abandoned_drafts()
     state = table.state()
     if state is None:
-        raise TableError(f"There is no table at {table.location}; nothing is deleted.")
+        raise missing_table(table, store, advice="nothing is deleted")
     since_ms = time.time_ns() // 1_000_000 - keep_ms
     retained = table.retained(state, since_ms=since_ms)
     present = {one.path for one in table.files(state)}

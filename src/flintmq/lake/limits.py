@@ -21,6 +21,8 @@ class SyncLimits:
     failures_max: int = 10
     """Syncs in a row that may fail before following gives up."""
     failure_pause_s: float = 5.0
+    publish_again_s: float = 600.0
+    """Time after which a sync that finds nothing new publishes its progress again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

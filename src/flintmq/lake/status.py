@@ -9,11 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.client.admin.maintenance import topic_health
+from flintmq.client.cluster import ClusterClient
+from flintmq.client.errors import NotFlintMQ
+from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.column_notes import OpenRanges, extra_fields, open_backfill
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Table, TableState
 
 
@@ -48,6 +53,8 @@ class TableStatus:
     """In how many records each field was that the table has no column for."""
     backfill: OpenRanges
     """Columns that rows of these offsets do not have yet."""
+    retention_risks: tuple[str, ...] = ()
+    """What the topic's retention is about to delete, or holds back, that a table of it does not have."""
 
     @property
     def lag(self) -> int:
@@ -65,9 +72,10 @@ def status(options: SyncOptions) -> list[TableStatus]:
             table = table_of(options, name)
             state = table.state()
             if state is None:
-                raise SyncError(
-                    f"there is no {options.format} table of {name} at {table.location}; make it with: "
-                    f"flintmq lake sync {name} --to {options.to} --format {options.format}"
+                raise missing_table(
+                    table,
+                    open_store(table.location, options.store),
+                    advice=f"make it with: flintmq lake sync {name} --to {options.to} --format {options.format}",
                 )
             progress = state.progress.get(name)
             if progress is not None and progress.topic_id != topics[name].id.hex():
@@ -93,9 +101,20 @@ def status(options: SyncOptions) -> list[TableStatus]:
                     quarantined=None if poison is None else _contents(quarantine, poison),
                     extra_fields=extra_fields(state),
                     backfill=open_backfill(state),
+                    retention_risks=_retention_risks(client, name),
                 )
             )
         return found
+
+
+def _retention_risks(client: ClusterClient, topic: str) -> tuple[str, ...]:
+    try:
+        health = topic_health(client, topic)
+    except NotFlintMQ:
+        return ()
+    return tuple(
+        health[index].retention_risk or "" for index in sorted(health) if health[index].retention_risk
+    )
 
 
 def _contents(table: Table, state: TableState) -> TableContents:

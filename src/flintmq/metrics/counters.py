@@ -60,7 +60,7 @@ class LogCounters:
 
     __slots__ = (
         "buckets", "compaction_bytes", "compactions", "duplicates", "flush_failures", "flush_seconds",
-        "records_deleted", "retention_bytes", "scrubbed_bytes",
+        "records_deleted", "retention_bytes", "scrubbed_bytes", "unsynced_deleted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,6 +72,8 @@ class LogCounters:
         self.records_deleted = 0
         self.retention_bytes = 0
         """Let go by age or size."""
+        self.unsynced_deleted = 0
+        """Records that retention deleted before a lake table had them."""
         self.compactions = 0
         self.compaction_bytes = 0
         """Read by compaction."""

@@ -144,6 +144,22 @@ _LOGS = (
         _COUNTER,
         "Bytes of segments that went because they were too old or too much (retention.ms, retention.bytes).",
     ),
+    Metric(
+        "flintmq_lake_endangered_partitions",
+        _GAUGE,
+        "Partitions with records that a lake table does not have and that retention is about to delete: within the "
+        "next quarter of retention.ms or retention.bytes. Looked at every log.retention.check.interval.ms.",
+    ),
+    Metric(
+        "flintmq_lake_held_bytes",
+        _GAUGE,
+        "Bytes that retention would have deleted and keeps for lake tables (flint.lake.hold).",
+    ),
+    Metric(
+        "flintmq_lake_unsynced_deleted_total",
+        _COUNTER,
+        "Records that retention deleted before a lake table had them.",
+    ),
     Metric("flintmq_compactions_total", _COUNTER, "Passes of compaction over a log, each to its end."),
     Metric("flintmq_compaction_bytes_total", _COUNTER, "Bytes of segments that these passes read."),
     Metric(

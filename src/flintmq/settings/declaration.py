@@ -96,19 +96,20 @@ def setting(
     *,
     doc: str,
     check: ValueCheck | None = None,
+    unit: Unit | None = None,
     dynamic: UpdateMode = UpdateMode.READ_ONLY,
     synonyms: tuple[BrokerSynonym, ...] = (),
     aliases: tuple[str, ...] = (),
     read: Callable[[str], object] | None = None,
 ) -> Any:
-    """A dataclass field that carries its declaration. The unit follows from the name."""
+    """A dataclass field that carries its declaration. Without a `unit` it follows from the name."""
     declared = Setting(
         name=name,
         kind=kind,
         default=default,
         doc=doc,
         check=check,
-        unit=_unit_of(name, kind),
+        unit=_unit_of(name, kind) if unit is None else unit,
         dynamic=dynamic,
         synonyms=synonyms,
         aliases=aliases,

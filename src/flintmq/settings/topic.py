@@ -13,6 +13,7 @@ from flintmq.settings.declaration import BrokerSynonym, setting, settings_of
 from flintmq.settings.kinds import (
     LONG_MAX,
     SettingKind,
+    Unit,
     at_least,
     between,
     between_or,
@@ -301,6 +302,16 @@ class TopicConfig:
         synonyms=_same("unclean.leader.election.enable"),
         doc="Let a replica that is not in sync lead when no other can, at the cost of records. A single "
         "broker never has that choice.",
+    )
+    flint_lake_hold: int = setting(
+        "flint.lake.hold",
+        SettingKind.LONG,
+        0,
+        check=at_least(0),
+        unit=Unit.BYTES,
+        synonyms=_same("flint.lake.hold"),
+        doc="Retention keeps up to this many bytes of a partition longer, as far as a lake table does not have "
+        "their records yet; 0 holds nothing back. See docs/lake.md.",
     )
     flint_validate_records: str = setting(
         "flint.validate.records",

@@ -33,8 +33,8 @@ def expired_segments(log: Log, now_ms: int) -> ExpiredSegments | None:
     """Return what retention deletes; None if all is kept, as in logs that are only compacted."""
     if not log.config.deletes:
         return None
-    by_age = _count_by_age(log, now_ms)
-    by_size = _count_by_size(log)
+    by_age = count_by_age(log, now_ms)
+    by_size = count_by_size(log)
     count = max(by_age, by_size)
     if not count:
         return None
@@ -49,7 +49,7 @@ def expired_segments(log: Log, now_ms: int) -> ExpiredSegments | None:
     )
 
 
-def _count_by_age(log: Log, now_ms: int) -> int:
+def count_by_age(log: Log, now_ms: int) -> int:
     """Count the first segments whose newest record is older than `retention.ms`."""
     limit_ms = log.config.retention_ms
     if limit_ms < 0:
@@ -67,12 +67,15 @@ def _count_by_age(log: Log, now_ms: int) -> int:
     return count
 
 
-def _count_by_size(log: Log) -> int:
-    """Count the first segments that can go with at least `retention.bytes` left. Never the active one."""
+def count_by_size(log: Log, *, growth: int = 0) -> int:
+    """Count the first segments that can go with at least `retention.bytes` left. Never the active one.
+
+    `growth` bytes are taken to be in the log already.
+    """
     limit = log.config.retention_bytes
     if limit < 0:
         return 0
-    excess = log.size - limit
+    excess = log.size + growth - limit
     count = 0
     for at, segment in enumerate(log.segments[:-1]):
         if excess < segment.size or log.segments[at + 1].base_offset > log.high_watermark:

@@ -30,6 +30,8 @@ METRICS = {
     "flintmq_uncleanable_partitions": "gauge",
     "flintmq_retention_bytes_total": "counter",
     "flintmq_compaction_bytes_total": "counter",
+    "flintmq_lake_endangered_partitions": "gauge",
+    "flintmq_lake_unsynced_deleted_total": "counter",
     "flintmq_scrubbed_bytes_total": "counter",
     "flintmq_log_flush_seconds": "histogram",
     "flintmq_recovery_seconds": "gauge",

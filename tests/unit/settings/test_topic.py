@@ -114,7 +114,7 @@ def test_described_topic_shows_the_default_where_only_a_weaker_synonym_is_set() 
 
 def test_described_topic_has_every_setting_and_none_is_read_only() -> None:
     entries = describe_topic({}, BrokerValues())
-    assert len(entries) == 35
+    assert len(entries) == 36
     assert {entry.read_only for entry in entries} == {False}
     assert {entry.source for entry in entries} == {ConfigSource.DEFAULT_CONFIG}
 

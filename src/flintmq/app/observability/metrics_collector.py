@@ -185,6 +185,10 @@ class MetricsCollector:
         out.add("flintmq_records_deleted_total", logs.records_deleted)
         out.add("flintmq_producer_duplicates_total", logs.duplicates)
         out.add("flintmq_retention_bytes_total", logs.retention_bytes)
+        out.add("flintmq_lake_unsynced_deleted_total", logs.unsynced_deleted)
+        tables = self._parts.maintenance.tables if self._parts.maintenance is not None else None
+        out.add("flintmq_lake_endangered_partitions", tables.endangered if tables else 0)
+        out.add("flintmq_lake_held_bytes", tables.held_bytes if tables else 0)
         out.add("flintmq_compactions_total", logs.compactions)
         out.add("flintmq_compaction_bytes_total", logs.compaction_bytes)
         out.add("flintmq_scrubbed_bytes_total", logs.scrubbed_bytes)

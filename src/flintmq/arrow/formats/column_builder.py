@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from flintmq.arrow.formats.decoder import DecodedValues, RowError, Values
+from flintmq.arrow.formats.value_errors import Column, value_error
 
 Convert = Callable[[Any], Any]
 
@@ -131,9 +132,10 @@ def build_rows(column: StructColumn, objects: Sequence[Any]) -> DecodedValues:
         return DecodedValues(column.array(objects), [])
     except REFUSALS as why:
         if len(objects) < 2:
-            return DecodedValues(
-                pa.nulls(len(objects), column.type), [RowError(0, _said(why))] if objects else []
-            )
+            errors = [
+                RowError(0, value_error(why, column.type, column=_refusing(column, one))) for one in objects
+            ]
+            return DecodedValues(pa.nulls(len(objects), column.type), errors)
     half = len(objects) // 2
     first, second = build_rows(column, objects[:half]), build_rows(column, objects[half:])
     errors = first.errors + [RowError(half + row, message) for row, message in second.errors]
@@ -146,6 +148,7 @@ def decode_each(
     """`read` makes an object of one value's bytes; `refusals` are what it raises if they are bad."""
     objects: list[Any] = []
     errors: list[RowError] = []
+    columns = column.type
     with _no_collection():
         for value in values.to_pylist():
             one = None
@@ -153,7 +156,7 @@ def decode_each(
                 try:
                     one = read(value)
                 except refusals as why:
-                    errors.append(RowError(len(objects), _said(why)))
+                    errors.append(RowError(len(objects), value_error(why, columns)))
             objects.append(one)
         built = build_rows(column, objects)
     return DecodedValues(built.rows, sorted(errors + built.errors))
@@ -191,6 +194,18 @@ def _nulls(values: Sequence[Any]) -> pa.Array | None:
     return pa.array(nulls, pa.bool_()) if any(nulls) else None
 
 
-def _said(why: Exception) -> str:
-    text = str(why).strip() or type(why).__name__
-    return text if len(text) <= 500 else text[:500] + "…"
+def _refusing(column: StructColumn, one: Any) -> Column | None:
+    """The column that cannot hold its part of an object; None if all can, each for itself."""
+    for field in column.fields:
+        try:
+            values = field.getter([one])
+        except REFUSALS:
+            return Column(field.name, field.column.type)
+        try:
+            field.column.array(values)
+        except REFUSALS:
+            found = _refusing(field.column, values[0]) if isinstance(field.column, StructColumn) else None
+            if found is None:
+                return Column(field.name, field.column.type)
+            return Column(f"{field.name}.{found.name}", found.type)
+    return None

@@ -8,10 +8,12 @@ from flintmq.settings.kinds import Unit, plain_number
 
 
 def parse_duration_ms(option: str, text: str) -> int:
-    """Parse `90s`, `1h`, `7d`; a number without a unit is rejected."""
+    """Parse `90s`, `7d`, `30 minutes`, `1 hour 30 seconds`; a number without a unit is rejected."""
     duration_ms = durations.parse_duration_ms(text)
     if duration_ms is None:
-        raise ConfigurationError(f"{option} {text}: expected a duration such as 90s, 15m, 1h or 7d")
+        raise ConfigurationError(
+            f"{option} {text}: expected a duration such as 90s, 30 minutes, 1h or 7 days"
+        )
     return duration_ms
 
 

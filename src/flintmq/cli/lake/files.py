@@ -6,7 +6,7 @@ import click
 
 from flintmq.cli.common.command import Command
 from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.exit_codes import LOCAL_CODES, CommandFailure
+from flintmq.cli.common.exit_codes import LOCAL_CODES
 from flintmq.cli.common.output import print_json
 from flintmq.cli.lake.options import check_installed, place_options
 
@@ -40,6 +40,7 @@ def command(
     check_installed()
     from flintmq.lake.syncing.options import parse_store_settings
     from flintmq.lake.tables.factory import open_with_store
+    from flintmq.lake.tables.other_formats import missing_table
 
     opened = open_with_store(
         to,
@@ -51,7 +52,7 @@ def command(
     )
     state = opened.table.state()
     if state is None:
-        raise CommandFailure(f"there is no {table_format} table {table} at {opened.table.location}")
+        raise missing_table(opened.table, opened.store)
     found = sorted(
         opened.table.files(state), key=lambda one: (one.topic, one.partition, one.start_offset, one.path)
     )

@@ -78,6 +78,8 @@ def _show(one: TableStatus) -> None:
         click.echo(
             f"columns that older rows do not have: {', '.join(one.backfill)}; see flintmq lake backfill"
         )
+    for risk in one.retention_risks:
+        click.secho(risk, fg="yellow")
     print_table(
         ("partition", "in the table", "in the topic", "lag"),
         [
@@ -109,6 +111,7 @@ def _as_json(one: TableStatus) -> dict[str, object]:
         "quarantined": 0 if one.quarantined is None else one.quarantined.rows,
         "extra_fields": dict(one.extra_fields),
         "backfill": sorted(one.backfill),
+        "retention_risks": list(one.retention_risks),
         "partitions": [
             {"partition": part.partition, "offset": part.next_offset, "end": part.end, "lag": part.lag}
             for part in one.partitions

@@ -45,7 +45,9 @@ _CONTINUOUS_S = 1.0
 @place_options
 @bootstrap_option
 @click.option("--once", is_flag=True, help="Sync what is there, and end. This is the default.")
-@click.option("--interval", default=None, metavar="TIME", help="Sync again and again, such as every 30s.")
+@click.option(
+    "--interval", default=None, metavar="TIME", help="Sync again and again, such as every 30s or '5 minutes'."
+)
 @click.option(
     "--continuous", is_flag=True, help="Sync as soon as there is something new, once a second at most."
 )

@@ -128,6 +128,7 @@ def _health_fields(health: PartitionHealth | None) -> dict[str, Any]:
         "uncleanable": health.uncleanable if health else None,
         "damaged": ranges_fields(health.damaged) if health else [],
         "damaged_count": health.damaged_count if health else 0,
+        "retention_risk": health.retention_risk if health else None,
     }
 
 
@@ -139,6 +140,8 @@ def _ailments(partition: dict[str, Any]) -> Iterator[str]:
         yield f"damaged and refused: {ranges_text(ranges, partition['damaged_count'])}"
     if partition["uncleanable"]:
         yield f"not compacted any more: {partition['uncleanable']}"
+    if partition["retention_risk"]:
+        yield partition["retention_risk"]
 
 
 _SOURCES = {

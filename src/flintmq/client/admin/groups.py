@@ -166,13 +166,18 @@ def committed_offsets(
     }
 
 
-def set_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit as one who is no member, which a group allows only while it has none."""
+def set_offsets(
+    client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int], *, metadata: str = ""
+) -> None:
+    """Commit as one who is no member, which a group allows only while it has none.
+
+    `metadata` is kept with each offset; the broker bounds its length.
+    """
 
     def judge(response: OffsetCommitResponse) -> None:
         check_commit(response, group_id)
 
-    request = commit_request(group_id, offsets)
+    request = commit_request(group_id, offsets, metadata=metadata)
     _call(client, group_id, request, OffsetCommitResponse, judge, highest=COMMIT_VERSION_MAX)
 
 
@@ -182,13 +187,14 @@ def commit_request(
     *,
     member_id: str = "",
     generation: int = _NO_GENERATION,
+    metadata: str = "",
 ) -> OffsetCommitRequest:
     """To be sent in a version that names topics, see `COMMIT_VERSION_MAX`."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(
             OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=""
+                partition_index=partition, committed_offset=offset, committed_metadata=metadata
             )
         )
     return OffsetCommitRequest(

@@ -62,6 +62,8 @@ class PartitionHealth:
     """Why compaction has given it up."""
     damaged: tuple[OffsetRange, ...]
     damaged_count: int
+    retention_risk: str | None = None
+    """What retention is about to delete, or holds back, that a lake table does not have."""
 
 
 Watcher = Callable[[Sequence[PartitionMaintenance]], object]
@@ -107,6 +109,7 @@ def topic_health(client: ClusterClient, name: str) -> dict[int, PartitionHealth]
                 uncleanable=one.uncleanable,
                 damaged=tuple((bad.first_offset, bad.end_offset) for bad in one.damaged),
                 damaged_count=one.damaged_count,
+                retention_risk=one.retention_risk,
             )
             for response in responses.values()
             for one in response.partitions

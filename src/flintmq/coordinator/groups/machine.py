@@ -7,7 +7,7 @@ remains. Nothing here knows which topics exist, who may do what, or where the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flintmq.coordinator.groups import membership, offset_commits, responses
@@ -347,6 +347,11 @@ class GroupMachine:
             if is_bare and group.state is GroupState.EMPTY and not group.pending_ids:
                 records.append(group_record(group.id, None))
         return _in_parts(records)
+
+    @property
+    def offsets(self) -> Mapping[str, Offsets]:
+        """By group."""
+        return self._offsets
 
     # ---- groups
 

@@ -46,6 +46,7 @@ from flintmq.lake.syncing.row_decoder import RowDecoder
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding, row_decoder_of
 from flintmq.lake.tables.data_file import DataFile, FileName
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 if TYPE_CHECKING:
@@ -121,9 +122,7 @@ class _Audit:
         table = table_of(self._options, self._topic)
         state = table.state()
         if state is None:
-            raise TableError(
-                f"There is no {self._options.format} table of {self._topic} at {table.location}."
-            )
+            raise missing_table(table, open_store(table.location, self._options.store))
         progress = state.progress.get(self._topic)
         files = list(table.files(state))
         view = self._view(table, progress)

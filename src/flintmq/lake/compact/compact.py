@@ -21,6 +21,7 @@ from flintmq.lake.latest.merge import KIND, LATEST
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout, ParquetSettings
 from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def compact(
         raise TableError("Files are merged up to a size above 0, two or more of them.")
     state = table.state()
     if state is None:
-        raise TableError(f"There is no table at {table.location}; nothing is merged.")
+        raise missing_table(table, store, advice="nothing is merged")
     if state.properties.get(KIND) == LATEST:
         raise TableError(
             f"{table.location} is kept in large files by lake latest itself; there is nothing to merge."

@@ -19,6 +19,7 @@ from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, La
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables import schema_evolution
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _refresh(
 ) -> LatestReport:
     given = source.state()
     if given is None:
-        raise TableError(f"There is no table at {source.location}; sync the topic first.")
+        raise missing_table(source, source_store, advice="sync the topic first")
     if "key" not in given.schema.names or "offset" not in given.schema.names:
         raise TableError(
             f"{source.location} has no columns key and offset; it cannot tell which row is the last."

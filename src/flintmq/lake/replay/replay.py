@@ -27,6 +27,7 @@ from flintmq.lake.syncing.options import SyncOptions
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
 from flintmq.lake.tables.data_file import DataFile, digest_of
+from flintmq.lake.tables.other_formats import missing_table
 from flintmq.lake.tables.table import Table, TableError, TableState
 from flintmq.records.batch import HEADER_SIZE
 from flintmq.records.compression import Codec
@@ -82,7 +83,7 @@ def replay(
     table = table_of(options, source)
     state = table.state()
     if state is None:
-        raise TableError(f"There is no {options.format} table of {source} at {table.location}.")
+        raise missing_table(table, open_store(table.location, options.store))
     if not kept_decoding(state).is_raw:
         raise ConfigurationError(
             f"The table at {table.location} holds decoded columns, not the records' own bytes; only a table that was "

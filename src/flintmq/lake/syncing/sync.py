@@ -26,7 +26,7 @@ from flintmq.arrow.formats.extra_fields import described
 from flintmq.client.admin.groups import set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
-from flintmq.errors import FlintError
+from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
@@ -35,6 +35,7 @@ from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncR
 from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
 from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records
 from flintmq.lake.tables.table import Conflict, TopicProgress
+from flintmq.protocol.table_progress import progress_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +166,8 @@ class Sync:
         self._clock = clock
         self._limits = limits
         self._stop = threading.Event()
+        self._published_s: dict[str, float] = {}
+        """When a topic's progress was last published, by the clock."""
         self._client: ClusterClient = client_of(options.source)
         self._planner = SyncPlanner(
             self._client,
@@ -273,6 +276,7 @@ class Sync:
         if not results and not table.has_news(plan):
             self.metrics.set_synced(name, table.location, now_s=time.time())
             self.metrics.set_lag(name, table.location, lag)
+            self._publish_again(name, table.location, plan.next_offsets)
             return True
         if not self._all_written(table, results):
             return False
@@ -289,7 +293,7 @@ class Sync:
         if plan.is_complete:
             self.metrics.set_synced(name, table.location, now_s=time.time())
         outcome.commits.append(commit)
-        self._publish(name, plan.next_offsets)
+        self._publish(name, table.location, plan.next_offsets)
         self._on_commit(commit)
         return True
 
@@ -322,11 +326,25 @@ class Sync:
             )
         return True
 
-    def _publish(self, topic: str, next_offsets: Mapping[int, int]) -> None:
-        """Let a consumer group say how far the table is. It only tells: the table is what counts."""
+    def _publish(self, topic: str, location: str, next_offsets: Mapping[int, int]) -> None:
+        """Let a consumer group say how far the table is. The table is what counts; retention goes by the group."""
         group = self._options.group_of(topic)
         offsets = {(topic, partition): offset for partition, offset in next_offsets.items()}
         try:
-            set_offsets(self._client, group, offsets)
+            try:
+                set_offsets(self._client, group, offsets, metadata=progress_metadata(location))
+            except RequestError as error:
+                if error.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                    raise
+                # Without it the group still shows the lag, and retention does not know the table.
+                logger.warning("group %s: offset.metadata.max.bytes has no room for the table's name", group)
+                set_offsets(self._client, group, offsets)
+            self._published_s[topic] = self._clock()
         except FlintError as error:
             logger.warning("the progress of %s could not be published as group %s: %s", topic, group, error)
+
+    def _publish_again(self, topic: str, location: str, next_offsets: Mapping[int, int]) -> None:
+        """Publish what has not changed, now and then: a group that nobody commits to expires."""
+        published_s = self._published_s.get(topic)
+        if published_s is None or self._clock() - published_s >= self._limits.publish_again_s:
+            self._publish(topic, location, next_offsets)

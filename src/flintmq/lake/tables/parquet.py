@@ -25,8 +25,17 @@ from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, lines, new_id, parsed
 from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.other_formats import check_new
 from flintmq.lake.tables.properties import from_texts, to_texts
-from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState, Transform
+from flintmq.lake.tables.table import (
+    Conflict,
+    Format,
+    PartitionField,
+    TableChange,
+    TableError,
+    TableState,
+    Transform,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +63,10 @@ class ParquetTable:
         self._content: _Content | None = None
 
     @property
+    def format(self) -> Format:
+        return Format.PARQUET
+
+    @property
     def location(self) -> str:
         return self._store.url
 
@@ -69,6 +82,7 @@ class ParquetTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
+        check_new(self, self._store)
         self._log.append(
             0, [_commit(), _table(schema, partitioning), {"properties": to_texts({}, properties or {})}]
         )

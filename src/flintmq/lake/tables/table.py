@@ -96,6 +96,9 @@ class TableChange:
 
 class Table(Protocol):
     @property
+    def format(self) -> Format: ...
+
+    @property
     def location(self) -> str:
         """The root that files are written below: a folder's path or a URL."""
 

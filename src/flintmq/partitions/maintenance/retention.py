@@ -6,11 +6,12 @@ ORDER, as for deleted records: clients no longer see them; the new starts are on
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from flintmq.effects import Clock, Executor
 from flintmq.errors import StorageError
+from flintmq.partitions.maintenance.table_retention import TableOffset, TableRetention
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.storage.log_dir import LogDir
@@ -32,13 +33,21 @@ class RetentionResult(NamedTuple):
 
 
 async def retain(
-    partitions: Iterable[Partition], *, log_dir: LogDir, clock: Clock, executor: Executor
+    partitions: Iterable[Partition],
+    *,
+    log_dir: LogDir,
+    clock: Clock,
+    executor: Executor,
+    tables: TableRetention | None = None,
+    needed: Callable[[Partition], TableOffset | None] = lambda _: None,
 ) -> list[RetentionResult]:
-    """Apply retention to these partitions, once."""
+    """Apply retention to these partitions, once. `needed` tells how far the tables of a partition are."""
+    tables = tables or TableRetention()
+    tables.begin()
     done: list[RetentionResult] = []
     going: list[tuple[Partition, int]] = []
     for partition in partitions:
-        one = _decide(partition, clock.now_ms())
+        one = _decide(partition, clock.now_ms(), tables, needed)
         if one is None:
             continue
         done.append(one)
@@ -54,11 +63,18 @@ async def retain(
     return done
 
 
-def _decide(partition: Partition, now_ms: int) -> RetentionResult | None:
+def _decide(
+    partition: Partition,
+    now_ms: int,
+    tables: TableRetention,
+    needed: Callable[[Partition], TableOffset | None],
+) -> RetentionResult | None:
     log = partition.log
     if log.offline is not None or partition.deleted:
         return None
-    found = expired_segments(log, now_ms)
+    found, lost = tables.decide(
+        partition, expired_segments(log, now_ms), now_ms=now_ms, needed=needed(partition)
+    )
     if found is not None:
         if found.needs_roll:
             try:
@@ -67,6 +83,7 @@ def _decide(partition: Partition, now_ms: int) -> RetentionResult | None:
                 logger.warning("%s keeps expired records: %s", log.name, error)
                 return RetentionResult(partition, log.start_offset, None)
         log.counters.retention_bytes += found.size
+        log.counters.unsynced_deleted += lost
         logger.info(
             "%s: %d segments (%d bytes) below offset %d go, by %s",
             log.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -20,6 +20,12 @@ from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.log_cleaner import CompactionResult, CompactionRunner, LogCleaner
 from flintmq.partitions.maintenance.retention import retain
 from flintmq.partitions.maintenance.scrub import Scrubber, verify_log
+from flintmq.partitions.maintenance.table_retention import (
+    UNKNOWN,
+    TableOffset,
+    TableOffsets,
+    TableRetention,
+)
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
 from flintmq.storage.compaction.planning import next_log_to_clean
@@ -93,7 +99,9 @@ class MaintenanceScheduler:
         executor: Executor,
         config: Callable[[], BrokerConfig],
         limits: TaskLimits | None = None,
+        table_offsets: Callable[[], Awaitable[TableOffsets | None]] | None = None,
     ) -> None:
+        """`table_offsets` tells how far lake tables are: None while it is not known."""
         self._limits = limits or TaskLimits()
         self._partitions = partitions
         self._log_dir = partitions.log_dir
@@ -104,6 +112,8 @@ class MaintenanceScheduler:
             compactions, log_dir=self._log_dir, clock=clock, executor=executor, config=config
         )
         self._scrub = Scrubber(partitions, clock=clock, executor=executor, config=config)
+        self.tables = TableRetention()
+        self._table_offsets = table_offsets
         self._retained_ms = clock.now_ms()
         self._cleaned_ms = clock.now_ms()
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -149,8 +159,23 @@ class MaintenanceScheduler:
             logger.exception("%s failed", name)
 
     async def _retain_all(self) -> None:
+        partitions = list(self._partitions)
+        await self._apply_retention(partitions)
+        self.tables.keep_only(partitions)
+
+    async def _apply_retention(self, partitions: Sequence[Partition]) -> None:
+        offsets = {} if self._table_offsets is None else await self._table_offsets()
+
+        def needed(partition: Partition) -> TableOffset | None:
+            return UNKNOWN if offsets is None else offsets.get((partition.topic, partition.index))
+
         await retain(
-            list(self._partitions), log_dir=self._log_dir, clock=self._clock, executor=self._executor
+            partitions,
+            log_dir=self._log_dir,
+            clock=self._clock,
+            executor=self._executor,
+            tables=self.tables,
+            needed=needed,
         )
 
     async def _compact_dirtiest(self) -> None:
@@ -232,7 +257,7 @@ class MaintenanceScheduler:
 
     async def _retain(self, partition: Partition, part: PartitionTask) -> None:
         part.bytes_before, part.records_before = partition.log.size, _span(partition)
-        await retain([partition], log_dir=self._log_dir, clock=self._clock, executor=self._executor)
+        await self._apply_retention([partition])
         part.bytes_after, part.records_after = partition.log.size, _span(partition)
 
     async def _verify(self, partition: Partition, part: PartitionTask) -> None:

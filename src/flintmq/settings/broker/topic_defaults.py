@@ -24,6 +24,7 @@ def _topic_default(name: str, topic_name: str, default: Any = _UNSET) -> Any:
         topic.kind,
         topic.default if default is _UNSET else default,
         check=topic.check,
+        unit=topic.unit,
         dynamic=UpdateMode.CLUSTER_WIDE,
         doc=f"`{topic_name}` of every topic that does not set it. {topic.doc}",
     )
@@ -104,5 +105,6 @@ class TopicDefaultsConfig:
     )
     log_segment_bytes: int = _topic_default("log.segment.bytes", "segment.bytes")
     log_segment_delete_delay_ms: int = _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms")
+    flint_lake_hold: int = _topic_default("flint.lake.hold", "flint.lake.hold")
     flint_validate_records: str = _topic_default("flint.validate.records", "flint.validate.records")
     flint_verify_on_read: bool = _topic_default("flint.verify.on.read", "flint.verify.on.read")

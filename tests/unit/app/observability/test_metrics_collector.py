@@ -59,7 +59,11 @@ def parts_of(
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
     parts.maintenance = cast(
-        Any, SimpleNamespace(cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1))
+        Any,
+        SimpleNamespace(
+            cleaner=SimpleNamespace(gave_up=lambda one: one.index == 1),
+            tables=SimpleNamespace(endangered=2, held_bytes=4096),
+        ),
     )
     parts.transactions = coordinator_of([])
     parts.recovered([], 1.5)

@@ -42,9 +42,19 @@ class AvroDecoder:
 
     def _read(self, data: bytes) -> Any:
         file = BytesIO(data)
-        record = schemaless_reader(file, self._written, None, return_record_name=True, return_named_type=True)
+        try:
+            record = schemaless_reader(
+                file, self._written, None, return_record_name=True, return_named_type=True
+            )
+        except EOFError:
+            raise ValueError("the bytes end before the Avro record is complete") from None
+        except IndexError:
+            raise ValueError(
+                "the bytes are not an Avro record of the schema: they choose a type of a union, or a symbol of an "
+                "enum, that it does not have"
+            ) from None
         if (end := file.tell()) != len(data):
-            raise ValueError(f"{len(data) - end} bytes are left behind the Avro record")
+            raise ValueError(f"{len(data) - end} bytes are left after the Avro record")
         return record
 
 

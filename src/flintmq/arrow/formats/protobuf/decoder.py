@@ -22,7 +22,7 @@ from flintmq.arrow.formats.decoder import DecodedValues, SchemaError, Values
 from flintmq.arrow.formats.extra_fields import PASSED_OVER, ExtraFields, Extras
 from flintmq.arrow.formats.protobuf.schema import columns_of
 
-_REFUSALS: Final = (DecodeError, ValueError)
+_REFUSALS: Final = (ValueError,)
 
 
 class ProtoDecoder:
@@ -67,7 +67,10 @@ class ProtoDecoder:
         return decode_each(self._columns, values, read, _REFUSALS)._replace(extra=fields or None)
 
     def _read(self, data: bytes) -> Any:
-        message = self._class.FromString(data)
+        try:
+            message = self._class.FromString(data)
+        except DecodeError:
+            raise ValueError(f"the bytes are not a Protobuf message of type {self._message}") from None
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
             raise ValueError(f"the message has no {missing}, which {self._message} requires")

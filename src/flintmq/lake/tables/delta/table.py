@@ -25,8 +25,17 @@ from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, new_id
 from flintmq.lake.tables.data_file import DataFile, data_file_of
 from flintmq.lake.tables.delta import actions as delta_actions
+from flintmq.lake.tables.other_formats import check_new
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
-from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState, Transform
+from flintmq.lake.tables.table import (
+    Conflict,
+    Format,
+    PartitionField,
+    TableChange,
+    TableError,
+    TableState,
+    Transform,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +49,10 @@ class DeltaTable:
         self._limits = limits
         self._log = CommitLog(store, "_delta_log")
         self._known: deltalake.DeltaTable | None = None
+
+    @property
+    def format(self) -> Format:
+        return Format.DELTA
 
     @property
     def location(self) -> str:
@@ -65,6 +78,7 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
+        check_new(self, self._store)
         configuration = {
             **to_texts({}, properties or {}),
             _PARTITIONING: json.dumps([[one.column, one.transform] for one in partitioning]),

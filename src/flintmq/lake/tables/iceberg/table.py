@@ -38,8 +38,9 @@ from flintmq.lake.tables.iceberg import entries
 from flintmq.lake.tables.iceberg import progress as iceberg_progress
 from flintmq.lake.tables.iceberg.catalogs import location_of
 from flintmq.lake.tables.iceberg.snapshots import NO_RETRY, kept_snapshots, lists_of, slim_copy
+from flintmq.lake.tables.other_formats import check_new
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
-from flintmq.lake.tables.table import Conflict, PartitionField, TableChange, TableError, TableState
+from flintmq.lake.tables.table import Conflict, Format, PartitionField, TableChange, TableError, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,10 @@ class IcebergTable:
         self._known: Loaded | None = None
 
     @property
+    def format(self) -> Format:
+        return Format.ICEBERG
+
+    @property
     def location(self) -> str:
         return self._store.url
 
@@ -90,6 +95,7 @@ class IcebergTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
+        check_new(self, self._store)
         made = entries.schema_of(schema)
         try:
             self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
@@ -304,7 +310,14 @@ class IcebergTable:
     def _load(self) -> Loaded:
         try:
             with self._reaching():
-                return self._catalog.load_table(self._identifier)
+                try:
+                    return self._catalog.load_table(self._identifier)
+                except FileNotFoundError as error:
+                    raise TableError(
+                        f"The catalog has the table {self._name}, but its files at {self.location} are gone: {error}"
+                        f". Restore them, or remove the table from the catalog (in Python: {self._drop_text}) and "
+                        "sync the topic again."
+                    ) from error
         except SQLAlchemyError as error:
             raise StoreError(
                 f"The catalog of {self._name} cannot be read: {error}. See who holds it."
@@ -326,6 +339,14 @@ class IcebergTable:
     @property
     def _name(self) -> str:
         return ".".join(self._identifier)
+
+    @property
+    def _drop_text(self) -> str:
+        """What removes the table from its catalog alone, in pyiceberg's words."""
+        uri = str(self._catalog.properties.get("uri", "")).partition("?")[0]
+        # Any other catalog is described elsewhere, and its address may hold a password.
+        given = f', type="sql", uri="{uri}"' if uri.startswith("sqlite:") else ""
+        return f'load_catalog("{self._catalog.name}"{given}).drop_table("{self._name}")'
 
 
 def _evolve(transaction: Transaction, merged: pa.Schema) -> None:

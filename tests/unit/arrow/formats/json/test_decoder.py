@@ -218,7 +218,7 @@ def test_an_error_says_where() -> None:
     decoded = open_decoder("json", schema="place struct<x: long>").decode(
         pa.array([b'{"place": {"x": "far"}}'], pa.binary())
     )
-    assert "$.place.x" in decoded.errors[0].message
+    assert "place.x: " in decoded.errors[0].message
 
 
 def test_a_decoder_travels() -> None:
