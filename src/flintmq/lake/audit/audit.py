@@ -43,6 +43,8 @@ from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgre
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 5
@@ -50,7 +52,7 @@ _ROUNDS_MAX: Final = 5
 
 
 def audit(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     options: SyncOptions,
     *,
     registry: str | None = None,
@@ -77,7 +79,7 @@ class _Quarantine:
 class _Audit:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | LazySession,
         client: ClusterClient,
         options: SyncOptions,
         topic: str,
@@ -188,7 +190,14 @@ class _Audit:
                 replace(common, section=one, task=task, poison=_within(quarantine, one))
                 for one, task in zip(sections, self._tasks(sections), strict=True)
             ]
-            results = map_in_workers(self._spark, tasks, audit_section, SectionAudit, on_progress=on_progress)
+            results = map_in_workers(
+                self._spark,
+                tasks,
+                audit_section,
+                SectionAudit,
+                work_bytes=sum(one.work_bytes for one in sections),
+                on_progress=on_progress,
+            )
             done += [one for one in results if not one.is_outdated]
             outdated = [one for one, result in zip(sections, results, strict=True) if result.is_outdated]
             if outdated:
