@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ def run_in_process(
     return work.results
 
 
-class _Work:
+class _Work(Generic[Item, Result]):
     def __init__(self, items: Sequence[Item], function: Callable[[Item], Result]) -> None:
         self.results: list[Result] = []
         self.error: BaseException | None = None

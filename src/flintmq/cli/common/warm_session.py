@@ -1,6 +1,6 @@
 """How a command uses the session that `flintmq spark up` keeps: lake commands, and whatever else works for a moment.
 
-    warm = attach_to_warm_session()          None: there is none, or none for this command; then it has been said why
+warm = attach_to_warm_session()          None: there is none, or none for this command; then it has been said why
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class AttachedSession(NamedTuple):
         if self.warm.is_up:
             return None
         return (
-            f"the Spark session that was up (process {self.warm.state.pid}) has ended during the work, of which nothing "
-            "is committed. Run the command again: it starts its own Spark, or `flintmq spark up` brings the session back"
+            f"the Spark session that was up (process {self.warm.state.pid}) has ended during the work. Run the "
+            "command again: it continues after what is committed, and starts a Spark of its own unless `flintmq spark up` is "
+            "run first"
         )
 
 

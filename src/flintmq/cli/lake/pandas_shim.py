@@ -1,7 +1,7 @@
 """Keeps pandas out of commands that do not use it.
 
-Arrow looks for pandas when it makes its first array, to know a Series when it sees one, and importing it takes a third
-of a second. Whoever asks Arrow for pandas by name, such as `to_pandas`, gets it still.
+Arrow looks for pandas when it makes its first array, to know a Series when it sees one, and the import takes a third
+of a second. What asks Arrow for pandas by name, such as `to_pandas`, still gets it.
 """
 
 from __future__ import annotations

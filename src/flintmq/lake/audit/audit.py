@@ -19,7 +19,7 @@ from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
-from flintmq.client.cluster import ClusterClient
+from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicMetadata
 from flintmq.lake.audit.planning import (
     SECTION_BYTES,
@@ -147,7 +147,10 @@ class _Audit:
         return audited, table
 
     def _view(self, table: Table, progress: TopicProgress | None) -> TopicMetadata:
-        view = self._client.topic(self._topic)
+        try:
+            view = self._client.topic(self._topic)
+        except NoSuchTopic:
+            raise NoSuchTopic(self._topic, self._client.nearest_topic(self._topic)) from None
         if progress is not None and progress.topic_id != view.id.hex():
             raise TableError(
                 f"{self._topic} is not the topic that the table at {table.location} was made from: it was deleted "

@@ -69,7 +69,9 @@ class PartitionSection:
     @property
     def work_bytes(self) -> int:
         """About how much is to be read: of its files, and of the topic where no file holds its offsets."""
-        files = sum(_share(one, covered.start, covered.end) for covered in self.ranges for one in covered.files)
+        files = sum(
+            _share(one, covered.start, covered.end) for covered in self.ranges for one in covered.files
+        )
         return max(files, (self.end - self.start) * _ROW_BYTES_MIN)
 
     def cut(self, earliest: int) -> list[PartitionSection]:

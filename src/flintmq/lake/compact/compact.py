@@ -85,9 +85,7 @@ def compact(
     for some in _portions(merges):
         on_progress(sum(len(one.inputs) for one, _ in done), total)
         tasks = [MergeTask(merge=one, layout=layout) for one in some]
-        merged = map_in_workers(
-            spark, tasks, merge_files, DataFile, work_bytes=sum(one.size for one in some)
-        )
+        merged = map_in_workers(spark, tasks, merge_files, DataFile, work_bytes=sum(one.size for one in some))
         if kept := commit_merges(table, list(zip(some, merged, strict=True))):
             done += kept
             commits += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flintmq.spark.session import LOOPBACK
 from flintmq.spark.warm.fingerprint import differences, take_fingerprint
-from flintmq.spark.warm.state import SERVER_LOCK, WarmSessionError, WarmState, holder, read_state, state_directory
+from flintmq.spark.warm.state import (
+    LOG_FILE,
+    SERVER_LOCK,
+    WarmSessionError,
+    WarmState,
+    holder,
+    read_state,
+    state_directory,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +66,10 @@ class WarmSession:
     def differences(self) -> list[str]:
         """What is not as it was when the session was started; empty if this process may use it."""
         return differences(self.state.fingerprint, take_fingerprint(self.environment))
+
+    @property
+    def log(self) -> str:
+        return os.path.join(self.directory, LOG_FILE)
 
     @property
     def is_up(self) -> bool:
@@ -96,7 +109,7 @@ class WarmSession:
             _close(spark)
             raise WarmSessionError(
                 f"the Spark session that is up (process {self.state.pid}) does not let this command in: "
-                f"{_first_line(error)}. Start it again with `flintmq spark down` and `flintmq spark up`, or do "
+                f"{_reason(error)}. Start it again with `flintmq spark down` and `flintmq spark up`, or do "
                 "without it: --master 'local[*]'"
             ) from error
         SparkSession._set_default_and_active_session(spark)
@@ -110,8 +123,11 @@ def _close(spark: Any) -> None:
         spark.client.close()
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+def _reason(error: Exception) -> str:
+    """Return what the server said, out of all that gRPC tells of a call."""
+    text = str(error).strip()
+    found = re.search(r'details = "(.*)"', text)
+    return found[1] if found else text.partition("\n")[0]
 
 
 def _is_installed(name: str) -> bool:

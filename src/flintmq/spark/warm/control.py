@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -34,6 +34,7 @@ from flintmq.spark.warm.state import (
     hold,
     holder,
     make_private,
+    private_opener,
     state_directory,
 )
 
@@ -48,7 +49,9 @@ class StartedSession(NamedTuple):
     is_new: bool
 
 
-def up(environment: Mapping[str, str], *, idle_s: float) -> StartedSession:
+def up(
+    environment: Mapping[str, str], *, idle_s: float, on_start: Callable[[], None] = lambda: None
+) -> StartedSession:
     """Start the server unless one is up that this process may use; WarmSessionError if it may not."""
     directory = state_directory(environment)
     make_private(directory)
@@ -57,10 +60,11 @@ def up(environment: Mapping[str, str], *, idle_s: float) -> StartedSession:
         if warm is not None:
             if warm.differences:
                 raise WarmSessionError(
-                    f"a Spark session is up (process {warm.state.pid}) that was started with another setup; it differs "
-                    f"in {', '.join(warm.differences)}. End it with `flintmq spark down`, then start this one"
+                    f"a Spark session is up (process {warm.state.pid}) that was started with another setup; it "
+                    f"differs in {', '.join(warm.differences)}. End it with `flintmq spark down`, then start this one"
                 )
             return StartedSession(warm, is_new=False)
+        on_start()
         request = StartRequest(
             token=secrets.token_urlsafe(32),
             session_id=str(uuid.uuid4()),
@@ -89,7 +93,7 @@ def down(environment: Mapping[str, str]) -> int | None:
 
 def _start(directory: str, request: StartRequest, environment: Mapping[str, str]) -> WarmSession:
     log = os.path.join(directory, LOG_FILE)
-    with open(log, "wb") as output:
+    with open(log, "wb", opener=private_opener) as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "flintmq.spark.warm.server", directory],
             stdin=subprocess.PIPE,

@@ -4,8 +4,8 @@
 
 It holds the server's lock for as long as it lives, writes the state when the session can be used, and ends when there
 was no work for long enough, when it gets SIGTERM, or when its JVM ends. Invariant: the state is there only while the
-session takes work, and the JVM does not outlive this process. The token comes by standard input and goes to the JVM by
-the environment: other users can read command lines.
+session takes work, and the JVM does not outlive this process. The token comes by standard input and goes to the JVM
+in its environment: other users can read command lines.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _ConnectService:
 
     def __init__(self, spark: Any) -> None:
         jvm = spark.sparkContext._jvm
-        self._service = getattr(jvm.java.lang.Class.forName(f"{_SERVICE}$").getField("MODULE$"), "get")(None)
+        self._service = jvm.java.lang.Class.forName(f"{_SERVICE}$").getField("MODULE$").get(None)
 
     @property
     def port(self) -> int:

@@ -3,9 +3,9 @@
     state = read_state(directory)             None: none is up
     with hold(directory, SERVER_LOCK): …      the server, for as long as it lives
 
-Whether a server is there is asked of its lock, which ends with its process: a state that a killed server has left, and
-a process that has got its id since, are not taken for a server. Invariant: the directory is for this user alone, and so
-is every file in it: the token in the state lets its reader run code. Imports no pyspark.
+Whether a server is there is asked of its lock, which ends with its process: neither a state that a killed server has
+left nor a process that has got its id since is taken for a server. Invariant: the directory and every file in it are
+for this user alone: the token in the state lets its reader run code. Imports no pyspark.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def read_state(directory: str) -> WarmState | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise WarmSessionError(
-            f"{os.path.join(directory, _STATE_FILE)} cannot be read: {error}. End the session with `flintmq spark down`"
+            f"{os.path.join(directory, _STATE_FILE)} cannot be read: {error}. End the session with "
+            "`flintmq spark down`"
         ) from error
 
 
@@ -109,7 +110,7 @@ def remove_state(directory: str) -> None:
 def hold(directory: str, name: str, *, wait_s: float = 0.0, poll_s: float = 0.05) -> Iterator[None]:
     """Hold a lock; raise LockHeld if another process still has it after `wait_s`."""
     # Not inheritable: the lock must not outlive this process in a child.
-    with open(os.path.join(directory, name), "ab", opener=_private) as file:
+    with open(os.path.join(directory, name), "ab", opener=private_opener) as file:
         if not _comes_true(lambda: _is_taken(file.fileno()), wait_s, poll_s):
             raise LockHeld(f"another process holds {file.name}; try again when it has ended")
         file.truncate(0)
@@ -151,7 +152,7 @@ def _is_taken(descriptor: int) -> bool:
     return True
 
 
-def _private(path: str, flags: int) -> int:
+def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
