@@ -108,9 +108,9 @@ def test_a_session_that_was_asked_for_is_used_for_little_work_too() -> None:
 
 
 def test_an_error_of_the_work_is_the_same_as_from_a_worker(fan_out: FanOut, spark: SparkSession) -> None:
-    with pytest.raises(TableError, match="^1 is refused$"):
+    with pytest.raises(TableError, match=r"^1 is refused$"):
         fan_out.map([1], refuse, int, work_bytes=1)
-    with FanOut(spark, "test") as workers, pytest.raises(TableError, match="^1 is refused$"):
+    with FanOut(spark, "test") as workers, pytest.raises(TableError, match=r"^1 is refused$"):
         workers.map([1], refuse, int)
 
 

@@ -26,8 +26,8 @@ class AttachedSession(NamedTuple):
             return None
         return (
             f"the Spark session that was up (process {self.warm.state.pid}) has ended during the work. Run the "
-            "command again: it continues after what is committed, and starts a Spark of its own unless `flintmq spark up` is "
-            "run first"
+            "command again: it continues after what is committed, and starts a Spark of its own unless "
+            "`flintmq spark up` is run first"
         )
 
 

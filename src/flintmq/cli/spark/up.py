@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,6 +17,9 @@ from flintmq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from flintmq.spark.warm.client import WarmSession
+
+_IDLE_S_MIN: Final = 10
+"""A command needs a few seconds to import what it works with before its work begins."""
 
 
 @click.command(
@@ -45,8 +48,8 @@ def command(idle: str) -> None:
     with --interval or --continuous keep a Spark of their own.
     """
     idle_s = parse_duration_ms("--idle", idle) / 1000
-    if idle_s <= 0:
-        raise ConfigurationError(f"--idle {idle}: expected a duration above 0, such as 30m")
+    if idle_s < _IDLE_S_MIN:
+        raise ConfigurationError(f"--idle {idle}: expected {_IDLE_S_MIN} s or more, such as 30m")
     from flintmq.spark.warm.client import missing_packages
     from flintmq.spark.warm.control import up
 

@@ -14,6 +14,7 @@ import atexit
 import os
 import re
 import socket
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ class WarmSession:
         # PySpark sends a token without TLS to this name only.
         url = f"sc://localhost:{self.state.port}/;user_id={_USER};session_id={self.state.session_id}"
         spark: Any = SparkSession(connection=LoopbackChannel(f"{url};token={self.state.token}"))
+        # It warns of what it raises as well.
+        warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
         spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         # Others use the session too. And PySpark's own end of a client that is not closed waits for the server.
         spark.release_session_on_close = False
@@ -107,6 +110,10 @@ class WarmSession:
             spark.version  # noqa: B018
         except SparkConnectException as error:
             _close(spark)
+            if not self.is_up:
+                raise WarmSessionError(
+                    f"the Spark session that was up (process {self.state.pid}) has just ended; run the command again"
+                ) from error
             raise WarmSessionError(
                 f"the Spark session that is up (process {self.state.pid}) does not let this command in: "
                 f"{_reason(error)}. Start it again with `flintmq spark down` and `flintmq spark up`, or do "

@@ -27,6 +27,7 @@ from flintmq.spark.warm.state import SERVER_LOCK, WarmState, hold, make_private,
 TOKEN_VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
 _POLL_S: Final = 2.0
+_ACTIVE_STEP_S: Final = 0.1
 _LOCK_WAIT_S: Final = 10.0
 _SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
 
@@ -89,7 +90,8 @@ def _keep(directory: str, request: StartRequest, service: _ConnectService, stop:
         active_s = max(state.active_s, service.active_s())
         if time.time() - active_s >= request.idle_s:
             return
-        if active_s != state.active_s:
+        # Two clocks never agree to the last digit.
+        if active_s - state.active_s > _ACTIVE_STEP_S:
             state = msgspec.structs.replace(state, active_s=active_s)
             write_state(directory, state)
 
@@ -98,8 +100,9 @@ class _ConnectService:
     """The service inside of the JVM."""
 
     def __init__(self, spark: Any) -> None:
-        jvm = spark.sparkContext._jvm
-        self._service = jvm.java.lang.Class.forName(f"{_SERVICE}$").getField("MODULE$").get(None)
+        self._jvm = spark.sparkContext._jvm
+        # An object of Scala, whose methods are not all static ones of its class.
+        self._service = self._jvm.java.lang.Class.forName(f"{_SERVICE}$").getField("MODULE$").get(None)
 
     @property
     def port(self) -> int:
@@ -108,7 +111,10 @@ class _ConnectService:
     def active_s(self) -> float:
         """When there was work last, in seconds since 1970: now, while there is some."""
         active = self._service.listActiveExecutions()
-        return time.time() if active.isRight() else float(active.value()) / 1000
+        if active.isRight():
+            return time.time()
+        # The other side is when the last one ended, by Java's own clock.
+        return time.time() - (self._jvm.java.lang.System.nanoTime() - active.value()) / 1e9
 
 
 def main() -> None:
