@@ -23,7 +23,7 @@ COMMANDS = {
     "bench": CommandEntry("flintmq.cli.bench.main", "Measure a broker: writing, reading, latency."),
     "spark": CommandEntry(
         "flintmq.cli.spark.main",
-        "Read and write topics with Spark: check the machine, open a shell, run programs.",
+        "Read and write topics with Spark: check the machine, open a shell, run programs, keep a session.",
     ),
     "lake": CommandEntry(
         "flintmq.cli.lake.main",

@@ -22,6 +22,7 @@ from flintmq.effects.real import SystemClock
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
+from flintmq.settings.declaration import nearest
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -112,6 +113,11 @@ class ClusterClient:
             return self.metadata.topics[name]
 
         return self.attempt(ask)
+
+    def nearest_topic(self, name: str) -> str | None:
+        """Return the topic that a name was probably meant to be. What is known of topics stays as it is."""
+        response = self.any().call(MetadataRequest(topics=None), MetadataResponse, self.request_timeout_s)
+        return nearest(name, [one.name for one in response.topics if one.name and not one.is_internal])
 
     def all_topics(self) -> dict[str, TopicMetadata]:
         self.attempt(lambda: self.refresh(None))
@@ -274,5 +280,6 @@ class ClusterClient:
 class NoSuchTopic(RequestError):
     """Metadata says that the topic is not there: asking again would not help."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    def __init__(self, name: str, guess: str | None = None) -> None:
+        hint = f"; did you mean {guess}?" if guess else ""
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}{hint}")

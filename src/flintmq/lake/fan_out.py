@@ -3,12 +3,15 @@
     results = map_in_workers(spark, items, function, Result)
 
     with FanOut(spark, "flintmq lake sync") as fan_out:      for several jobs, progress and cancellation
-        fan_out.map(items, function, Result, on_progress=…, check=…)
+        fan_out.map(items, function, Result, work_bytes=…, on_progress=…, check=…)
 
 `function` runs in a worker and must be picklable; its result travels as msgpack. Invariant: one result for each item,
 in the order of the items, or TableError; a job does not outlive the call that started it. A FlintError of a worker
 is raised here with its message. A worker that dies costs another attempt at all items: `function` must find what it
-has made before, and take it. This module must not know tables or files.
+has made before, and take it.
+
+`spark` may be a LazySession: it is opened by the first job. If it is optional, a job of few items and few bytes is
+done in this process instead, by the same function. This module must not know tables or files.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ import pyarrow as pa
 
 from flintmq.arrow.worker_gc import freeze_imports
 from flintmq.errors import FlintError
+from flintmq.lake.in_process import run_in_process
+from flintmq.lake.limits import IN_PROCESS_LIMITS, InProcessLimits
 from flintmq.lake.tables.table import TableError
+from flintmq.spark.lazy_session import LazySession, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,26 +57,34 @@ def no_progress(done: int, total: int) -> None:
 
 
 def map_in_workers(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     items: Sequence[Item],
     function: Callable[[Item], Result],
     result_type: type[Result],
     *,
+    work_bytes: int | None = None,
     on_progress: OnProgress = no_progress,
 ) -> list[Result]:
     """Return the results of one job."""
     with FanOut(spark, "flintmq lake") as fan_out:
-        return fan_out.map(items, function, result_type, on_progress=on_progress)
+        return fan_out.map(items, function, result_type, work_bytes=work_bytes, on_progress=on_progress)
 
 
 class FanOut:
     def __init__(
-        self, spark: SparkSession, name: str, *, poll_s: float = _POLL_S, attempts_max: int = _ATTEMPTS_MAX
+        self,
+        spark: SparkSession | LazySession,
+        name: str,
+        *,
+        poll_s: float = _POLL_S,
+        attempts_max: int = _ATTEMPTS_MAX,
+        in_process: InProcessLimits = IN_PROCESS_LIMITS,
     ) -> None:
         self._spark = spark
         self._name = name
         self._poll_s = poll_s
         self._attempts_max = attempts_max
+        self._in_process = in_process
         # One thread for all jobs: Spark never frees what it keeps for each thread.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lake-job")
 
@@ -88,12 +102,23 @@ class FanOut:
         function: Callable[[Item], Result],
         result_type: type[Result],
         *,
+        work_bytes: int | None = None,
         on_progress: OnProgress = no_progress,
         check: Callable[[], None] = lambda: None,
     ) -> list[Result]:
-        """Return a result for each item. `check` is called again and again; a FlintError of it cancels the job."""
+        """Return a result for each item. `check` is called again and again; a FlintError of it cancels the job.
+
+        `work_bytes` is about how much there is to read, None if that is not known.
+        """
         if not items:
             return []
+        if self._is_done_in_process(len(items), work_bytes):
+            try:
+                return self._map_in_process(items, function, result_type, on_progress, check)
+            except FlintError:
+                raise
+            except Exception as error:
+                logger.warning("the work failed in this process and is given to Spark: %s", _shortened(error))
         table = self._run(len(items), _MapTask(tuple(items), function), on_progress, check)
         results: dict[int, Result] = {}
         for number, result, failure in zip(*(table.column(index) for index in range(3)), strict=True):
@@ -106,14 +131,40 @@ class FanOut:
             )
         return [results[number] for number in range(len(items))]
 
+    def _is_done_in_process(self, count: int, work_bytes: int | None) -> bool:
+        is_optional = isinstance(self._spark, LazySession) and self._spark.is_optional
+        return is_optional and self._in_process.allow(count, work_bytes)
+
+    def _map_in_process(
+        self,
+        items: Sequence[Item],
+        function: Callable[[Item], Result],
+        result_type: type[Result],
+        on_progress: OnProgress,
+        check: Callable[[], None],
+    ) -> list[Result]:
+        def encoded(item: Item) -> bytes:
+            # As a worker does it, so that a result is the same wherever it comes from.
+            try:
+                return msgspec.msgpack.encode(function(item))
+            except FlintError as error:
+                raise TableError(str(error)) from error
+
+        results = run_in_process(items, encoded, on_progress=on_progress, check=check, poll_s=self._poll_s)
+        return [msgspec.msgpack.decode(one, type=result_type) for one in results]
+
     def _run(self, count: int, task: Any, on_progress: OnProgress, check: Callable[[], None]) -> pa.Table:
+        # A session that cannot be opened is no failure of the job.
+        spark = session_of(self._spark)
         for attempt in range(1, self._attempts_max + 1):
             try:
-                return self._run_once(count, task, on_progress, check)
+                return self._run_once(spark, count, task, on_progress, check)
             except FlintError:
                 raise
             except Exception as error:
                 # Spark's exceptions have no common base over both kinds of sessions.
+                if isinstance(self._spark, LazySession) and (gone := self._spark.why_gone()) is not None:
+                    raise TableError(gone) from error
                 text = _shortened(error)
                 if attempt == self._attempts_max:
                     raise TableError(f"Spark could not do the work: {text}") from error
@@ -121,11 +172,16 @@ class FanOut:
         raise AssertionError("the last attempt returns or raises")
 
     def _run_once(
-        self, count: int, task: Any, on_progress: OnProgress, check: Callable[[], None]
+        self,
+        spark: SparkSession,
+        count: int,
+        task: Any,
+        on_progress: OnProgress,
+        check: Callable[[], None],
     ) -> pa.Table:
         tag = f"flintmq-lake-{uuid.uuid4().hex}"
-        finished = _FinishedTasks(self._spark, tag, count)
-        job: Future[pa.Table] = self._thread.submit(self._collect, count, task, tag)
+        finished = _FinishedTasks(spark, tag, count)
+        job: Future[pa.Table] = self._thread.submit(self._collect, spark, count, task, tag)
         try:
             while True:
                 wait((job,), timeout=self._poll_s)
@@ -137,11 +193,10 @@ class FanOut:
         finally:
             finished.close()
             if not job.done():
-                self._spark.interruptTag(tag)
+                spark.interruptTag(tag)
                 wait((job,), timeout=_CANCEL_S)
 
-    def _collect(self, count: int, task: Any, tag: str) -> pa.Table:
-        spark = self._spark
+    def _collect(self, spark: SparkSession, count: int, task: Any, tag: str) -> pa.Table:
         spark.addTag(tag)
         if (context := _context(spark)) is not None:
             context.setJobGroup(tag, self._name, interruptOnCancel=True)

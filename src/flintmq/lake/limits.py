@@ -33,5 +33,19 @@ class TableLimits:
     """Snapshots of an Iceberg table that commits keep at least."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessLimits:
+    """Work up to these limits is done in the command's own process, where Spark need not be started for it."""
+
+    items_max: int = 64
+    bytes_max: int = 32 * 1024 * 1024
+    """To be read: of the log, or of a table's files."""
+
+    def allow(self, items: int, work_bytes: int | None) -> bool:
+        """Work of an unknown size is for Spark."""
+        return work_bytes is not None and items <= self.items_max and work_bytes <= self.bytes_max
+
+
+IN_PROCESS_LIMITS: Final = InProcessLimits()
 SYNC_LIMITS: Final = SyncLimits()
 TABLE_LIMITS: Final = TableLimits()

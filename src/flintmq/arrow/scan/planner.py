@@ -70,7 +70,7 @@ class Planner:
                 if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     check(code, what=f"topic {name}")
                 elif name not in known:
-                    raise NoSuchTopic(name)
+                    raise NoSuchTopic(name, self._client.nearest_topic(name))
             return {name: self._client.metadata.topics[name] for name in asked if name not in failed}
 
         return self._client.attempt(ask)

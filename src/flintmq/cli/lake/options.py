@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from flintmq.cli.common.exit_codes import CommandFailure
+from flintmq.cli.common.output import note
+from flintmq.cli.common.warm_session import attach_to_warm_session
+from flintmq.cli.lake.pandas_shim import leave_out_pandas
+from flintmq.errors import FlintError
+from flintmq.spark.lazy_session import LazySession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,23 +59,60 @@ def spark_options(command: F) -> F:
     """`master`, `remote`."""
     for option in (
         click.option("--remote", default=None, metavar="sc://…", help="A Spark Connect server to work on."),
-        click.option("--master", default=None, help="Where Spark works. [local[*]: this machine]"),
+        click.option(
+            "--master",
+            default=None,
+            help="Where Spark works, also on little work. "
+            "[no Spark for little work; the session of `flintmq spark up`, or local[*]]",
+        ),
     ):
         command = option(command)
     return command
 
 
 def check_installed() -> None:
-    """What the lake needs is an extra of the package."""
+    """Check that the extra of the package is there that the lake needs, before any of it is used."""
     for name in ("pyarrow", "obstore", "pyspark"):
         if find_spec(name) is None:
             raise CommandFailure(
                 f"{name} is not installed; get all that it takes with: pip install 'flintmq[spark]'"
             )
+    leave_out_pandas()
 
 
-def open_session(master: str | None, remote: str | None) -> SparkSession:
-    check_installed()
+def open_session(master: str | None, remote: str | None, *, is_long: bool = False) -> LazySession:
+    """Return a session that the first job opens.
+
+    Without a master and a remote, small work is done in this process, and other work by the session that `flintmq
+    spark up` keeps, if there is one. A command that runs for long (`is_long`) has a session of its own.
+    """
+    is_asked_for = master is not None or remote is not None
+
+    def open() -> SparkSession:
+        if not is_asked_for and not is_long and (warm := attach_to_warm_session()) is not None:
+            session.why_gone = warm.why_gone
+            return warm.spark
+        if remote is None:
+            note("starting Spark")
+        return new_session(master=master, remote=remote)
+
+    session = LazySession(open, is_optional=not is_asked_for)
+    return session
+
+
+def new_session(*, master: str | None = None, remote: str | None = None) -> SparkSession:
     from flintmq.spark.session import session
 
-    return session(master=master, remote=remote, app_name="flintmq-lake")
+    try:
+        return session(master=master, remote=remote, app_name="flintmq-lake")
+    except FlintError:
+        raise
+    except Exception as error:
+        # Spark's exceptions have no common base over both kinds of sessions.
+        where = f"Spark at {remote} cannot be reached" if remote else "Spark does not start"
+        advice = "see to the server" if remote else "`flintmq spark doctor --start` says what is wrong"
+        raise CommandFailure(f"{where}: {first_line(error)}; {advice}") from error
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

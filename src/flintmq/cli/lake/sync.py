@@ -160,7 +160,7 @@ def command(
         **options,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    spark = open_session(master, remote)
+    spark = open_session(master, remote, is_long=interval_s is not None)
     from flintmq.lake.syncing.metrics import SyncMetrics, write_metrics_file
     from flintmq.lake.syncing.range_runner import SyncStopped
     from flintmq.lake.syncing.sync import Sync

@@ -19,7 +19,7 @@ from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
-from flintmq.client.cluster import ClusterClient
+from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicMetadata
 from flintmq.lake.audit.planning import (
     SECTION_BYTES,
@@ -52,6 +52,8 @@ from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgre
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 5
@@ -59,7 +61,7 @@ _ROUNDS_MAX: Final = 5
 
 
 def audit(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     options: SyncOptions,
     *,
     registry: str | None = None,
@@ -86,7 +88,7 @@ class _Quarantine:
 class _Audit:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | LazySession,
         client: ClusterClient,
         options: SyncOptions,
         topic: str,
@@ -154,7 +156,10 @@ class _Audit:
         return audited, table
 
     def _view(self, table: Table, progress: TopicProgress | None) -> TopicMetadata:
-        view = self._client.topic(self._topic)
+        try:
+            view = self._client.topic(self._topic)
+        except NoSuchTopic:
+            raise NoSuchTopic(self._topic, self._client.nearest_topic(self._topic)) from None
         if progress is not None and progress.topic_id != view.id.hex():
             raise TableError(
                 f"{self._topic} is not the topic that the table at {table.location} was made from: it was deleted "
@@ -203,7 +208,14 @@ class _Audit:
                 )
                 for one, task in zip(sections, self._tasks(sections), strict=True)
             ]
-            results = map_in_workers(self._spark, tasks, audit_section, SectionAudit, on_progress=on_progress)
+            results = map_in_workers(
+                self._spark,
+                tasks,
+                audit_section,
+                SectionAudit,
+                work_bytes=sum(one.work_bytes for one in sections),
+                on_progress=on_progress,
+            )
             done += [one for one in results if not one.is_outdated]
             outdated = [one for one, result in zip(sections, results, strict=True) if result.is_outdated]
             if outdated:

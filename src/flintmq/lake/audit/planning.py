@@ -21,6 +21,7 @@ from flintmq.lake.tables.data_file import DataFile
 SECTION_BYTES: Final = 128 * 1024 * 1024
 """Of files, in one task."""
 _SECTION_RANGES_MAX: Final = 1000
+_ROW_BYTES_MIN: Final = 8
 _SHARED_RANGE_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -64,6 +65,14 @@ class PartitionSection:
     @property
     def end(self) -> int:
         return self.ranges[-1].end
+
+    @property
+    def work_bytes(self) -> int:
+        """About how much is to be read: of its files, and of the topic where no file holds its offsets."""
+        files = sum(
+            _share(one, covered.start, covered.end) for covered in self.ranges for one in covered.files
+        )
+        return max(files, (self.end - self.start) * _ROW_BYTES_MIN)
 
     def cut(self, earliest: int) -> list[PartitionSection]:
         """Now that the broker begins there."""

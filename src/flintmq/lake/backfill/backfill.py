@@ -35,9 +35,13 @@ from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableSt
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 FILES_PER_COMMIT: Final = 256
+_RECORD_BYTES: Final = 200
+"""A guess: what a record takes in the topic."""
 _REPLANS_MAX: Final = 20
 """In a row, because others changed the table."""
 
@@ -58,7 +62,7 @@ class BackfillReport:
 
 
 def backfill(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     options: SyncOptions,
     *,
     columns: Sequence[str] = (),
@@ -80,7 +84,7 @@ def backfill(
 class _Backfill:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | LazySession,
         client: ClusterClient,
         options: SyncOptions,
         topic: str,
@@ -204,4 +208,9 @@ class _Backfill:
             )
             for one in fills
         ]
-        return map_in_workers(self._spark, tasks, fill_file, FilledFile)
+        return map_in_workers(self._spark, tasks, fill_file, FilledFile, work_bytes=_work_bytes(fills))
+
+
+def _work_bytes(fills: Sequence[PlannedFill]) -> int:
+    """About how much is to be read, of the files and of the topic."""
+    return sum(one.file.size + _RECORD_BYTES * (one.file.end_offset - one.file.start_offset) for one in fills)

@@ -27,6 +27,8 @@ from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
@@ -50,7 +52,7 @@ class CompactReport:
 
 
 def compact(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     table: Table,
     store: Store,
     *,
@@ -84,7 +86,7 @@ def compact(
     for some in _portions(merges):
         on_progress(sum(len(one.inputs) for one, _ in done), total)
         tasks = [MergeTask(merge=one, layout=layout) for one in some]
-        merged = map_in_workers(spark, tasks, merge_files, DataFile)
+        merged = map_in_workers(spark, tasks, merge_files, DataFile, work_bytes=sum(one.size for one in some))
         if kept := commit_merges(table, list(zip(some, merged, strict=True))):
             done += kept
             commits += 1

@@ -25,6 +25,8 @@ from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 SUFFIX: Final = "__latest"
@@ -43,7 +45,7 @@ class LatestReport:
 
 
 def latest(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     source: Table,
     source_store: Store,
     target: Table,
@@ -60,7 +62,7 @@ def latest(
 
 
 def _refresh(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     source: Table,
     source_store: Store,
     target: Table,
@@ -106,7 +108,8 @@ def _refresh(
         )
         if task.new:
             tasks.append(task)
-    parts = map_in_workers(spark, tasks, merge_latest, LatestPart)
+    work_bytes = sum(one.size for task in tasks for one in (*task.new, *task.old))
+    parts = map_in_workers(spark, tasks, merge_latest, LatestPart, work_bytes=work_bytes)
     added = [one for part in parts for one in part.added]
     if offsets:
         by_path = {one.path: one for one in old}

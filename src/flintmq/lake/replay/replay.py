@@ -35,6 +35,8 @@ from flintmq.records.compression import Codec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "lake-replay-"
@@ -70,7 +72,7 @@ class ReplayReport:
 
 
 def replay(
-    spark: SparkSession,
+    spark: SparkSession | LazySession,
     options: SyncOptions,
     *,
     to_topic: str,
@@ -112,7 +114,8 @@ def replay(
         )
         for partition, sections in _sections(table, state, source).items()
     ]
-    done = map_in_workers(spark, tasks, replay_partition, PartitionReplay)
+    work_bytes = sum(section.work_bytes for task in tasks for section in task.sections)
+    done = map_in_workers(spark, tasks, replay_partition, PartitionReplay, work_bytes=work_bytes)
     found = ReplayReport(table=table.location, topic=to_topic, name=named, partitions=tuple(done))
     logger.info("%s: %d rows were replayed to %s as %s", table.location, found.rows, to_topic, named)
     return found

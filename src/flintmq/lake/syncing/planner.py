@@ -11,7 +11,7 @@ before the table had it is an error or, if that is allowed, a warning that names
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -57,6 +57,8 @@ class SyncPlan:
     """By partition, all of them."""
     ends: Mapping[int, int]
     """The last stable offsets that were found."""
+    log_bytes: int | None = None
+    """About how much of the log the tasks read; None if the broker does not say how large partitions are."""
 
     @property
     def is_complete(self) -> bool:
@@ -122,7 +124,9 @@ class SyncPlanner:
             except SyncError as error:
                 plans[name] = error
         by_topic: dict[str, list[list[Task]]] = {name: [] for name in wanted if name not in plans}
-        for pieces in self._pieces([one for one in ranges if one.size > 0], earliest, latest):
+        new = [one for one in ranges if one.size > 0]
+        densities = self._densities({one.topic for one in new}, earliest, latest)
+        for pieces in self._pieces(new, densities):
             by_topic[range_of(pieces[0]).topic].append(pieces)
         for name in by_topic:
             chosen = _fair(by_topic[name], self._ranges_max)
@@ -131,7 +135,7 @@ class SyncPlanner:
                 piece = range_of(task)
                 reached[piece.partition] = max(reached[piece.partition], piece.end)
             ends = {one.partition: one.end for one in ranges if one.topic == name}
-            plans[name] = SyncPlan(topics[name], tuple(chosen), reached, ends)
+            plans[name] = SyncPlan(topics[name], tuple(chosen), reached, ends, _log_bytes(chosen, densities))
         return plans
 
     def _start(
@@ -169,32 +173,37 @@ class SyncPlanner:
         return max(start, earliest)
 
     def _pieces(
-        self,
-        ranges: Sequence[OffsetRange],
-        earliest: Mapping[TopicPartition, int],
-        latest: Mapping[TopicPartition, int],
+        self, ranges: Sequence[OffsetRange], densities: Mapping[TopicPartition, float]
     ) -> Iterator[list[Task]]:
         """Of each range, in order."""
         found = self._segments.find(ranges)
-        told = self._sizes({one.topic for one in ranges})
         for one in ranges:
-            partition = (one.topic, one.partition)
-            density = told.get(partition, 0) / max(1, latest[partition] - earliest[partition])
-            files = found.get(partition)
+            files = found.get((one.topic, one.partition))
             cut = cut_at_segments(
                 one,
                 None if files is None else files.files,
                 piece_bytes=self._piece_bytes,
-                bytes_per_offset=density,
+                bytes_per_offset=densities.get((one.topic, one.partition), 0),
             )
             yield [with_files(piece, files) for piece in cut]
 
-    def _sizes(self, topics: set[str]) -> dict[TopicPartition, int]:
+    def _densities(
+        self,
+        topics: set[str],
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, float]:
+        """Bytes per offset, of the partitions whose size the broker tells."""
         try:
-            return sizes(self._client, topics)
+            told = sizes(self._client, topics)
         except RequestError:
             # Who may read a topic need not see the disks: what is in no segment is one piece then.
             return {}
+        return {
+            partition: size / max(1, latest[partition] - earliest[partition])
+            for partition, size in told.items()
+            if partition in latest
+        }
 
 
 def range_of(task: Task) -> OffsetRange:
@@ -221,6 +230,25 @@ def cut_at_segments(
     if begun < one.end:
         pieces.append(one._replace(start=begun))
     return pieces
+
+
+def total_bytes(plans: Iterable[SyncPlan]) -> int | None:
+    """About how much of the log several plans read; None if that is not known of all of them."""
+    found = [one.log_bytes for one in plans]
+    known = [one for one in found if one is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _log_bytes(tasks: Sequence[Task], densities: Mapping[TopicPartition, float]) -> int | None:
+    total = 0.0
+    for task in tasks:
+        piece = range_of(task)
+        density = densities.get((piece.topic, piece.partition))
+        if density is None:
+            return None
+        segments = () if isinstance(task, OffsetRange) else task.segments
+        total += sum(size for _, _, size in sized_parts(piece, segments, density))
+    return ceil(total)
 
 
 def _fair(by_partition: Sequence[Sequence[Task]], count_max: int) -> list[Task]:

@@ -29,6 +29,8 @@ from flintmq.lake.syncing.range_writer import NewColumns, RangeTarget, WrittenRa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
+
 PASSING: Final = (StoreError, ClientError, RequestError, RegistryError)
 """Failures that a later sync may not meet."""
 
@@ -60,7 +62,7 @@ class RangeResult:
 
 
 class RangeRunner:
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession | LazySession) -> None:
         self._fan_out = FanOut(spark, "flintmq lake sync")
 
     def __enter__(self) -> RangeRunner:
@@ -76,6 +78,7 @@ class RangeRunner:
         work: Sequence[RangeWork],
         targets: Sequence[RangeTarget],
         *,
+        work_bytes: int | None = None,
         on_progress: OnProgress = no_progress,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[RangeResult]:
@@ -88,7 +91,9 @@ class RangeRunner:
                 )
 
         items = [(one.task, targets[one.target]) for one in work]
-        return self._fan_out.map(items, _run_piece, RangeResult, on_progress=on_progress, check=check)
+        return self._fan_out.map(
+            items, _run_piece, RangeResult, work_bytes=work_bytes, on_progress=on_progress, check=check
+        )
 
 
 def _run_piece(item: tuple[Task, RangeTarget]) -> RangeResult:

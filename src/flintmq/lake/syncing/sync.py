@@ -31,7 +31,7 @@ from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 from flintmq.lake.syncing.options import Evolve, SyncOptions, make_options
-from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of
+from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of, total_bytes
 from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
 from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records
 from flintmq.lake.tables.table import Conflict, TopicProgress
@@ -39,6 +39,8 @@ from flintmq.protocol.table_progress import progress_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from flintmq.spark.lazy_session import LazySession
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +152,7 @@ def _together(failures: Mapping[str, FlintError]) -> FlintError:
 class Sync:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | LazySession,
         options: SyncOptions,
         *,
         metrics: SyncMetrics | None = None,
@@ -177,7 +179,7 @@ class Sync:
             ranges_max=limits.ranges_max,
         )
         self._runner = RangeRunner(spark)
-        self._tables = {name: SyncedTable(name, options, self._client, limits) for name in options.topics}
+        self._tables: dict[str, SyncedTable] = {}
 
     def __enter__(self) -> Sync:
         return self
@@ -233,7 +235,7 @@ class Sync:
         prepared: dict[str, PreparedTable] = {}
         for name in list(run.left):
             with run.failing(name):
-                table = self._tables[name].prepare(topics[name])
+                table = self._table(name).prepare(topics[name])
                 if run.is_reached(topics[name], table.progress):
                     run.left.remove(name)
                     self.metrics.set_synced(name, table.location, now_s=time.time())
@@ -251,7 +253,13 @@ class Sync:
                 run.goals.setdefault(name, plan.ends)
         work = [RangeWork(piece, at) for at, plan in enumerate(plans.values()) for piece in plan.tasks]
         targets = [prepared[name].target for name in plans]
-        results = self._runner.run(work, targets, on_progress=self._on_progress, is_stopped=self._stop.is_set)
+        results = self._runner.run(
+            work,
+            targets,
+            work_bytes=total_bytes(plans.values()),
+            on_progress=self._on_progress,
+            is_stopped=self._stop.is_set,
+        )
         by_topic: dict[str, list[RangeResult]] = {name: [] for name in plans}
         for one, result in zip(work, results, strict=True):
             by_topic[range_of(one.task).topic].append(result)
@@ -261,6 +269,12 @@ class Sync:
                     run.advance(name, plan.next_offsets)
                 else:
                     run.replan(name)
+
+    def _table(self, name: str) -> SyncedTable:
+        """Opened when the topic is known to be there: a catalog takes longer to open than a broker to answer."""
+        if name not in self._tables:
+            self._tables[name] = SyncedTable(name, self._options, self._client, self._limits)
+        return self._tables[name]
 
     def _commit(
         self,
