@@ -185,10 +185,15 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
     return TopicQuarantine(
         client,
         options.quarantine_topic,
+        table=table_of(options, topic).location,
         store=open_store(join(options.to, name), options.store),
-        group=f"{options.group_of(topic)}-quarantine",
+        shared_group=shared_quarantine_group(options, topic),
         sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
     )
+
+
+def shared_quarantine_group(options: SyncOptions, topic: str) -> str:
+    return f"{options.group_of(topic)}-quarantine"
 
 
 def _named(fields: Sequence[PartitionField]) -> str:
