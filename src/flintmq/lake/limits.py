@@ -31,5 +31,16 @@ class TableLimits:
     """Snapshots of an Iceberg table that commits keep at least."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineLimits:
+    records_max: int = 5_000
+    """About how many are replayed with one commit, which names their offsets."""
+    bytes_max: int = 64 * 1024 * 1024
+    """Of their rows, which the driver holds."""
+    attempts_max: int = 20
+    """At one commit, each after somebody else's."""
+
+
 SYNC_LIMITS: Final = SyncLimits()
 TABLE_LIMITS: Final = TableLimits()
+QUARANTINE_LIMITS: Final = QuarantineLimits()

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flintmq.arrow.cluster_client import client_of
+from flintmq.lake.quarantine.mark import ReplayMark
+from flintmq.lake.quarantine.table import QuarantineCounts, QuarantineTable
+from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncPlanner
 from flintmq.lake.syncing.synced_table import table_of
@@ -42,6 +45,8 @@ class TableStatus:
     contents: TableContents
     quarantined: TableContents | None
     """None if there is no quarantine table."""
+    quarantine: QuarantineCounts | None
+    """What became of its records."""
 
     @property
     def lag(self) -> int:
@@ -85,9 +90,17 @@ def status(options: SyncOptions) -> list[TableStatus]:
                     partitions=tuple(partitions),
                     contents=_contents(table, state),
                     quarantined=None if poison is None else _contents(quarantine, poison),
+                    quarantine=None if poison is None else _counts(quarantine, poison, state, options),
                 )
             )
         return found
+
+
+def _counts(
+    quarantine: Table, poison: TableState, state: TableState, options: SyncOptions
+) -> QuarantineCounts:
+    store = open_store(quarantine.location, options.store)
+    return QuarantineTable(quarantine, store).counts(poison, ReplayMark.of(state))
 
 
 def _contents(table: Table, state: TableState) -> TableContents:

@@ -293,9 +293,9 @@ def test_two_tables_of_one_topic_both_have_their_poison_in_the_quarantine_topic(
         one.sync(topic, **options)
     rows = topic_rows(broker.address, f"{topic}-poison")
     headers = [{one["key"]: one["value"] for one in row["headers"]} for row in rows]
-    assert sorted((one["flintmq.lake.table"].decode(), one["flintmq.lake.offset"]) for one in headers) == sorted(
-        (one.table(topic).location, b"3") for one in (lake, other)
-    )
+    assert sorted(
+        (one["flintmq.lake.table"].decode(), one["flintmq.lake.offset"]) for one in headers
+    ) == sorted((one.table(topic).location, b"3") for one in (lake, other))
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -308,13 +308,17 @@ def test_poison_that_an_earlier_version_left_pending_is_written_once(
     monkeypatch: pytest.MonkeyPatch,
     is_written: bool,
 ) -> None:
-    """P4: earlier versions had one group for all tables of a topic, whose offsets do not say whose records are there."""
+    """P4: the group of earlier versions was of all tables of a topic, and does not say whose records are there."""
     topics.create(topic)
     topics.create(f"{topic}-poison")
     topics.write(topic, [*json_records(0, 3), BAD])
     options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
     other = Lake(lake.spark, lake.address, str(tmp_path / "other"))
-    step = "store.local.LocalFileStore.delete" if is_written else "syncing.quarantine_topic.TopicQuarantine.complete"
+    step = (
+        "store.local.LocalFileStore.delete"
+        if is_written
+        else "syncing.quarantine_topic.TopicQuarantine.complete"
+    )
     with monkeypatch.context() as patched:
         module = "flintmq.lake.syncing.quarantine_topic"
         patched.setattr(f"{module}.quarantine_group", lambda shared, location: shared)

@@ -33,7 +33,7 @@ from flintmq.lake.syncing.quarantine import PendingQuarantine
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import ERROR, POISON
 from flintmq.lake.tables.data_file import DATA, digest_of
-from flintmq.lake.tables.table import TopicProgress
+from flintmq.lake.tables.table import TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,9 @@ class TopicQuarantine:
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """Accept every progress: other tables may share the topic, as headers name each record's origin."""
 
+    def complete_replay(self, state: TableState) -> None:
+        """Nothing to do: records are not replayed from a topic."""
+
     def complete(self, pending: PendingQuarantine) -> None:
         if pending == self._completed:
             return
@@ -113,9 +116,7 @@ class TopicQuarantine:
         ) and self._has_written(pending, transaction.producer_id)
 
     def _has_committed(self, group: str, pending: PendingQuarantine, metadata: str) -> bool:
-        committed = read_group_offsets(
-            self._client, group, _next_offsets(pending), {pending.topic: metadata}
-        )
+        committed = read_group_offsets(self._client, group, _next_offsets(pending), {pending.topic: metadata})
         found = {partition: offset for (_, partition), offset in committed.items()}
         return pending.is_in(TopicProgress(pending.progress.topic_id, found))
 
@@ -152,9 +153,7 @@ class TopicQuarantine:
 
 
 def _next_offsets(pending: PendingQuarantine) -> dict[tuple[str, int], int]:
-    return {
-        (pending.topic, partition): offset for partition, offset in pending.progress.next_offsets.items()
-    }
+    return {(pending.topic, partition): offset for partition, offset in pending.progress.next_offsets.items()}
 
 
 def _metadata(pending: PendingQuarantine) -> str:

@@ -52,6 +52,7 @@ class SyncedTable:
         if quarantine is not None:
             if (pending := PendingQuarantine.of(state, self._topic)) is not None:
                 quarantine.complete(pending)
+            quarantine.complete_replay(state)
             quarantine.check(self._topic, state.progress.get(self._topic))
         row_decoder = self._decoding.of(state)
         schema = self._table.evolved(state, row_decoder.schema)

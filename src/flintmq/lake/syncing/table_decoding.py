@@ -43,8 +43,7 @@ class TableDecoding:
     @property
     def text(self) -> str:
         """What is kept with the table."""
-        kept = replace(self._decoding, registry=_without_password(self._decoding.registry), schema_file=None)
-        return msgspec.json.encode(kept).decode()
+        return decoding_text(self._decoding)
 
     def first(self, topic: TopicMetadata) -> RowDecoder:
         if self._row_decoder is None:
@@ -122,6 +121,12 @@ def _opened(decoding: Decoding) -> Any:
         subject=decoding.subject,
         ids=decoding.ids,
     )
+
+
+def decoding_text(decoding: Decoding) -> str:
+    """What is kept with a table."""
+    kept = replace(decoding, registry=_without_password(decoding.registry), schema_file=None)
+    return msgspec.json.encode(kept).decode()
 
 
 def kept_decoding(state: TableState) -> Decoding:
