@@ -28,6 +28,7 @@ from flintmq.lake.quarantine.table import Position
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import make_options
 from flintmq.lake.tables.table import TableError
+from support.lake.deaths import Killed, Step, dying
 from support.lake.sync_program import COMMITS
 from support.lake.synced_lake import FORMATS, Lake
 from support.spark.spark_topics import TIME_MS, Topics
@@ -36,10 +37,6 @@ STRICT = "id long, name string not null"
 MILD = "id long, name string"
 """Takes records that STRICT does not."""
 GARBAGE = (b"bad", b"{", TIME_MS, (("h", b"1"),))
-
-
-class Killed(BaseException):
-    """Nothing in the product catches it, as nothing catches a kill."""
 
 
 def good(number: int, name: str | None = "n", key: bytes = b"k") -> Any:
@@ -167,30 +164,13 @@ STEPS = {
 """Where, before or after, and at which call."""
 
 
-def steps_of(format: str) -> dict[str, tuple[str, bool, int]]:
+def steps_of(format: str) -> dict[str, Step]:
     commits = {
         f"{step}, commit {number}": (path, is_after, number)
         for step, (path, is_after) in COMMITS[format].items()
         for number in (1, 2)
     }
     return {**STEPS, **commits}
-
-
-def dying(where: tuple[str, bool, int], patched: pytest.MonkeyPatch) -> None:
-    path, is_after, count = where
-    function = pkgutil.resolve_name(path)
-    left = [count]
-
-    def die(*args: Any, **options: Any) -> Any:
-        left[0] -= 1
-        if not left[0] and not is_after:
-            raise Killed
-        result = function(*args, **options)
-        if not left[0]:
-            raise Killed
-        return result
-
-    patched.setattr(path.replace(":", "."), die)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +235,8 @@ def test_an_audit_agrees_whenever_a_replay_was_killed(
 
 def before_the_commit(do: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Something that happens when the files of a replay are written and not committed; once."""
-    from flintmq.lake.quarantine import replay as module
-
-    write = module.map_in_workers
+    path = "flintmq.lake.quarantine.replay.map_in_workers"
+    write = pkgutil.resolve_name(path)
     done: list[str] = []
 
     def written(*args: Any, **options: Any) -> Any:
@@ -267,7 +246,7 @@ def before_the_commit(do: Callable[[], object], monkeypatch: pytest.MonkeyPatch)
             do()
         return result
 
-    monkeypatch.setattr(module, "map_in_workers", written)
+    monkeypatch.setattr(path, written)
     return done
 
 

@@ -33,6 +33,10 @@ COMMANDS = {
         "flintmq.cli.lake.quarantine.main",
         "List, show and discard records that could not be decoded.",
     ),
+    "drop": CommandEntry(
+        "flintmq.cli.lake.drop",
+        "Delete a table with its files, its quarantine, its table of latest rows and its group.",
+    ),
     "clean": CommandEntry(
         "flintmq.cli.lake.clean",
         "Delete files that no version of the table needs and nobody can commit any more.",
