@@ -48,12 +48,15 @@ class Consumer:
         *,
         on_gap: Gap = _unnoticed,
         read_committed: bool = False,
+        producer_id: int | None = None,
     ) -> None:
+        """With `producer_id`, only records that this producer wrote."""
         self.positions = dict(positions)
         self._client = client
         self._topic = topic
         self._on_gap = on_gap
         self._read_committed = read_committed
+        self._producer_id = producer_id
         self._failures = 0
 
     def poll(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, Record]]:
@@ -125,7 +128,9 @@ class Consumer:
             # The broker names every aborted transaction that touches what it sent, so each answer stands alone.
             aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
             committed = ReadCommittedFilter(aborted) if self._read_committed else None
-            found = read_batches(fetched.records or b"", position, committed=committed)
+            found = read_batches(
+                fetched.records or b"", position, committed=committed, producer_id=self._producer_id
+            )
         except CorruptionError as error:
             raise CorruptionError(f"{self._topic.name}-{partition}: {error}") from error
         records += [(partition, record) for record in found.records]

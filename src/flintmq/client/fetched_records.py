@@ -23,10 +23,14 @@ class FetchedRecords(NamedTuple):
 
 
 def read_batches(
-    data: Buffer, from_offset: int, *, committed: ReadCommittedFilter | None = None
+    data: Buffer,
+    from_offset: int,
+    *,
+    committed: ReadCommittedFilter | None = None,
+    producer_id: int | None = None,
 ) -> FetchedRecords:
-    """All records from `from_offset` on, or those that are `committed`. Markers of transactions are not records of
-    anybody."""
+    """All records from `from_offset` on, or those that are `committed`, or those of one producer. Markers of
+    transactions are not records of anybody."""
     view = memoryview(data)
     records: list[Record] = []
     next_offset = from_offset
@@ -44,6 +48,8 @@ def read_batches(
         is_shown = not header.is_control
         if committed is not None and (header.is_transactional or header.is_control):
             is_shown = _is_committed(committed, header, batch)
+        if producer_id is not None and header.producer_id != producer_id:
+            is_shown = False
         if header.last_offset >= from_offset:
             if is_shown:
                 records += _readable(batch, header.base_offset, from_offset)

@@ -6,6 +6,7 @@ Invariant: nothing is deleted that a sync or a compaction under way could still 
 - a file of a sync, if the table is further than where the file begins: who planned it will meet a Conflict;
 - a file of a topic that the table is not made from;
 - a merged file, if the files that it was merged from are not all in the table;
+- a file of replayed records between others, if the table has come to have another file there;
 - a draft whose writer is dead;
 - of Iceberg's lists of files, those that no snapshot has, after a day.
 Versions of the table that are younger than `keep_ms` stay readable. Files that are not named as ours are left alone.
@@ -37,6 +38,7 @@ class OrphanReason(StrEnum):
     LATE = "the table was further already"
     OTHER_TOPIC = "of a topic that the table is not made from"
     UNMERGED = "merged from files that are not in the table"
+    REPLACED = "the table has another file of these offsets"
     UNLISTED = "a list of files that no version has"
     DRAFT = "its writer died"
 
@@ -114,7 +116,22 @@ def _orphans(
         if name.topic_id not in next_offsets:
             yield Orphan(entry.path, entry.size, OrphanReason.OTHER_TOPIC)
         elif name.is_merged:
-            if not set(inputs_of(store, entry.path)) <= set(present):
+            inputs = inputs_of(store, entry.path)
+            if not set(inputs) <= set(present):
                 yield Orphan(entry.path, entry.size, OrphanReason.UNMERGED)
+            elif not inputs and any(_is_at(name, entry.path, one) for one in present):
+                yield Orphan(entry.path, entry.size, OrphanReason.REPLACED)
         elif name.start_offset < next_offsets[name.topic_id].get(name.partition, 0):
             yield Orphan(entry.path, entry.size, OrphanReason.LATE)
+
+
+def _is_at(name: FileName, path: str, other: str) -> bool:
+    """Whether another file is of the same partition of the table, and shares offsets."""
+    its = FileName.of(other)
+    return (
+        its is not None
+        and (its.topic_id, its.partition) == (name.topic_id, name.partition)
+        and path.rpartition("/")[0] == other.rpartition("/")[0]
+        and its.start_offset < name.end_offset
+        and name.start_offset < its.end_offset
+    )

@@ -46,6 +46,17 @@ class InProcessLimits:
         return work_bytes is not None and items <= self.items_max and work_bytes <= self.bytes_max
 
 
-IN_PROCESS_LIMITS: Final = InProcessLimits()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineLimits:
+    records_max: int = 5_000
+    """About how many are replayed with one commit, which names their offsets."""
+    bytes_max: int = 64 * 1024 * 1024
+    """Of their rows, which the driver holds."""
+    attempts_max: int = 20
+    """At one commit, each after somebody else's."""
+
+
 SYNC_LIMITS: Final = SyncLimits()
 TABLE_LIMITS: Final = TableLimits()
+IN_PROCESS_LIMITS: Final = InProcessLimits()
+QUARANTINE_LIMITS: Final = QuarantineLimits()

@@ -12,6 +12,8 @@ from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.maintenance import topic_health
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import NotFlintMQ
+from flintmq.lake.quarantine.mark import ReplayMark
+from flintmq.lake.quarantine.table import QuarantineCounts, QuarantineTable
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.column_notes import OpenRanges, extra_fields, open_backfill
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
@@ -53,6 +55,8 @@ class TableStatus:
     """In how many records each field was that the table has no column for."""
     backfill: OpenRanges
     """Columns that rows of these offsets do not have yet."""
+    quarantine: QuarantineCounts | None
+    """What became of its records."""
     retention_risks: tuple[str, ...] = ()
     """What the topic's retention is about to delete, or holds back, that a table of it does not have."""
 
@@ -102,6 +106,7 @@ def status(options: SyncOptions) -> list[TableStatus]:
                     extra_fields=extra_fields(state),
                     backfill=open_backfill(state),
                     retention_risks=_retention_risks(client, name),
+                    quarantine=None if poison is None else _counts(quarantine, poison, state, options),
                 )
             )
         return found
@@ -115,6 +120,13 @@ def _retention_risks(client: ClusterClient, topic: str) -> tuple[str, ...]:
     return tuple(
         health[index].retention_risk or "" for index in sorted(health) if health[index].retention_risk
     )
+
+
+def _counts(
+    quarantine: Table, poison: TableState, state: TableState, options: SyncOptions
+) -> QuarantineCounts:
+    store = open_store(quarantine.location, options.store)
+    return QuarantineTable(quarantine, store).counts(poison, ReplayMark.of(state))
 
 
 def _contents(table: Table, state: TableState) -> TableContents:

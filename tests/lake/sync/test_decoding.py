@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from io import SEEK_END, BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,6 +265,78 @@ def test_poison_for_a_topic_is_written_once_whoever_dies(
 
 def _die(*_: object, **__: object) -> Any:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_two_tables_of_one_topic_both_have_their_poison_in_the_quarantine_topic(
+    lake: Lake,
+    broker: BrokerProcess,
+    topics: Topics,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_killed: bool,
+) -> None:
+    """P4: a record is in the table or in the quarantine, of each of the tables."""
+    topics.create(topic)
+    topics.create(f"{topic}-poison")
+    topics.write(topic, [*json_records(0, 3), BAD])
+    options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
+    other = Lake(lake.spark, lake.address, str(tmp_path / "other"))
+    lake.sync(topic, **options)
+    if is_killed:
+        with other.open(topic, **options) as sync, monkeypatch.context() as patched:
+            patched.setattr("flintmq.lake.store.local.LocalFileStore.delete", _die)
+            with pytest.raises(KeyboardInterrupt):
+                sync.run()
+    other.sync(topic, **options)
+    for one in (lake, other, lake):
+        one.sync(topic, **options)
+    rows = topic_rows(broker.address, f"{topic}-poison")
+    headers = [{one["key"]: one["value"] for one in row["headers"]} for row in rows]
+    assert sorted(
+        (one["flintmq.lake.table"].decode(), one["flintmq.lake.offset"]) for one in headers
+    ) == sorted((one.table(topic).location, b"3") for one in (lake, other))
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_poison_that_an_earlier_version_left_pending_is_written_once(
+    lake: Lake,
+    broker: BrokerProcess,
+    topics: Topics,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_written: bool,
+) -> None:
+    """P4: the group of earlier versions was of all tables of a topic, and does not say whose records are there."""
+    topics.create(topic)
+    topics.create(f"{topic}-poison")
+    topics.write(topic, [*json_records(0, 3), BAD])
+    options: dict[str, Any] = {"decode": "json", "schema": COLUMNS, "quarantine": f"topic:{topic}-poison"}
+    other = Lake(lake.spark, lake.address, str(tmp_path / "other"))
+    step = (
+        "store.local.LocalFileStore.delete"
+        if is_written
+        else "syncing.quarantine_topic.TopicQuarantine.complete"
+    )
+    with monkeypatch.context() as patched:
+        module = "flintmq.lake.syncing.quarantine_topic"
+        patched.setattr(f"{module}.quarantine_group", lambda shared, location: shared)
+        patched.setattr(f"{module}._metadata", lambda pending: pending.progress.topic_id)
+        other.sync(topic, **options)
+        with lake.open(topic, **options) as sync:
+            if is_written:
+                # In the version before, this table's transaction came first.
+                patched.setattr(f"{module}.TopicQuarantine._is_complete", lambda *_: False)
+            patched.setattr(f"flintmq.lake.{step}", _die)
+            with pytest.raises(KeyboardInterrupt):
+                sync.run()
+    assert len(topic_rows(broker.address, f"{topic}-poison")) == 1 + is_written
+    for _ in range(2):
+        lake.sync(topic, **options)
+        other.sync(topic, **options)
+    assert len(topic_rows(broker.address, f"{topic}-poison")) == 2
 
 
 def test_a_table_changed_between_plan_and_commit_is_planned_again(

@@ -124,12 +124,23 @@ def test_columns_are_added_for_new_fields(lake: Lake, topics: Topics, topic: str
     assert sorted(commit.columns_added) == ["mixed", "place", "total"]
     # A column of where the record comes from has the name already, and of null no type is known.
     assert commit.extra == {"nothing": 1, "offset": 1}
+    # No row before had these fields, so none lacks a column.
+    assert status_of(lake, topic, format).backfill == {}
     topics.write(topic, records({"id": 4, "place": {"zip": "8", "city": "B"}}))
     assert synced(lake, topic, format=format, evolve="add").columns_added == ("place.city",)
     rows = {row["id"]: row for row in lake.rows(topic, format)}
     assert [rows[number]["total"] for number in (1, 2, 3, 4)] == [None, 5, None, None]
     assert (rows[2]["mixed"], rows[3]["mixed"]) == ("1", '"x"')
     assert rows[4]["place"] == {"zip": "8", "city": "B"}
+
+
+def test_older_rows_lack_a_column_whose_field_was_met_before(lake: Lake, topics: Topics, topic: str) -> None:
+    topics.create(topic)
+    topics.write(topic, records({"id": 1, "note": "x"}))
+    synced(lake, topic, schema=COLUMNS)
+    topics.write(topic, records({"id": 2, "note": "y", "more": 1}))
+    assert sorted(synced(lake, topic, evolve="add").columns_added) == ["more", "note"]
+    assert status_of(lake, topic).backfill == {"note": {0: (0, 1)}}
 
 
 def test_the_rest_is_kept_in_a_column(lake: Lake, topics: Topics, topic: str) -> None:

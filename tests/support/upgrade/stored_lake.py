@@ -45,7 +45,8 @@ def options(format: str) -> dict[str, Any]:
 
 
 def topic(format: str) -> str:
-    """Each table has a topic of its own: tables of one topic share the group that remembers what is quarantined."""
+    """Each table has a topic of its own: in the version that wrote them, tables of one topic shared the group that
+    remembers what is quarantined."""
     return f"orders.{format}"
 
 

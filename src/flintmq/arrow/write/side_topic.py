@@ -103,6 +103,11 @@ class SideTransaction:
         self._sink = sink
         self._transaction = transaction
 
+    @property
+    def producer_id(self) -> int:
+        """The same for all transactions of one transactional id, until the broker forgets the id."""
+        return self._transaction.producer_id
+
     def commit(self, batches: Iterable[pa.RecordBatch], group_offsets: Iterable[GroupOffsets]) -> int:
         """Write the rows, commit the offsets, end the transaction; return the number of rows."""
         producer = BatchProducer(self._client, codec=Codec.NONE, transaction=self._transaction)

@@ -31,7 +31,15 @@ COMMANDS = {
     ),
     "replay": CommandEntry(
         "flintmq.cli.lake.replay",
-        "Write the rows of a table to a topic, with keys, headers, timestamps and partitions as they were.",
+        "Write the rows of a table to a topic as they were, or quarantined records to their table.",
+    ),
+    "quarantine": CommandEntry(
+        "flintmq.cli.lake.quarantine.main",
+        "List, show and discard records that could not be decoded.",
+    ),
+    "drop": CommandEntry(
+        "flintmq.cli.lake.drop",
+        "Delete a table with its files, its quarantine, its table of latest rows and its group.",
     ),
     "clean": CommandEntry(
         "flintmq.cli.lake.clean",

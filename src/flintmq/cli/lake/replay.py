@@ -1,4 +1,4 @@
-"""`flintmq lake replay`: a table back into a topic."""
+"""`flintmq lake replay`: a table back into a topic, or quarantined records into their table."""
 
 from __future__ import annotations
 
@@ -24,13 +24,19 @@ _CODECS = {codec.label: codec for codec in Codec}
         "flintmq lake replay orders --to /srv/lake --to-topic orders-again",
         "flintmq lake replay orders --to /srv/lake --to-topic orders-may --since 2026-05-01 --until 2026-06-01",
         "flintmq lake replay orders --to s3://lake --format delta --to-topic test --start-offset 0 --end-offset 1000",
+        "flintmq lake replay orders --to /srv/lake --quarantined",
     ),
     exit_codes=REMOTE_CODES,
 )
 @click.argument("topic", metavar="TABLE")
 @place_options
 @bootstrap_option
-@click.option("--to-topic", required=True, metavar="TOPIC", help="Where the records go.")
+@click.option("--to-topic", default=None, metavar="TOPIC", help="Where the records go.")
+@click.option(
+    "--quarantined",
+    is_flag=True,
+    help="Bring records from quarantine into the table, those that can be decoded by now; instead of --to-topic.",
+)
 @click.option(
     "--start-offset", type=click.IntRange(0), default=None, help="The first offset, in every partition."
 )
@@ -45,6 +51,12 @@ _CODECS = {codec.label: codec for codec in Codec}
     help="What the replay is remembered by. Another one begins anew. [by the table, the topic and the range]",
 )
 @click.option("--compression", type=click.Choice(tuple(_CODECS)), default="none", show_default=True)
+@click.option(
+    "--registry",
+    default=None,
+    metavar="URL",
+    help="The schema registry, if it has moved or has a password.",
+)
 @spark_options
 @json_option
 def command(
@@ -55,13 +67,15 @@ def command(
     namespace: str | None,
     store: tuple[str, ...],
     bootstrap: str,
-    to_topic: str,
+    to_topic: str | None,
+    quarantined: bool,
     start_offset: int | None,
     end_offset: int | None,
     since: str | None,
     until: str | None,
     name: str | None,
     compression: str,
+    registry: str | None,
     master: str | None,
     remote: str | None,
     as_json: bool,
@@ -70,7 +84,37 @@ def command(
 
     Each row comes once, for readers that read committed. A replay that was stopped or killed is continued by the same
     command; what was synced since then comes too.
+
+    With --quarantined nothing is written to a topic: records of the quarantine table that the table's schema accepts
+    by now become rows of the table, once each, at their places by offset. The others stay where they are.
     """
+    if quarantined:
+        about_topics = {
+            "--to-topic": to_topic,
+            "--start-offset": start_offset,
+            "--end-offset": end_offset,
+            "--since": since,
+            "--until": until,
+            "--name": name,
+        }
+        if given := [option for option, value in about_topics.items() if value is not None]:
+            raise ConfigurationError(
+                f"{given[0]} is about a replay to a topic; leave it out, or --quarantined"
+            )
+        if compression != "none":
+            raise ConfigurationError(
+                "--compression is about a replay to a topic; leave it out, or --quarantined"
+            )
+        _replay_quarantined(
+            topic, to, table_format, catalog, namespace, store, registry, master, remote, as_json=as_json
+        )
+        return
+    if to_topic is None:
+        raise ConfigurationError(
+            "say where the rows go with --to-topic TOPIC, or --quarantined for records from quarantine"
+        )
+    if registry is not None:
+        raise ConfigurationError("--registry is about decoding; it goes with --quarantined")
     check_installed()
     from flintmq.lake.replay.replay import ReplaySelection, replay
     from flintmq.lake.syncing.options import make_options, parse_store_settings
@@ -106,6 +150,50 @@ def command(
     else:
         click.echo(
             f"{done.table} -> {done.topic}: nothing left to replay; to do it again give it another --name"
+        )
+
+
+def _replay_quarantined(
+    topic: str,
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    registry: str | None,
+    master: str | None,
+    remote: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    check_installed()
+    from flintmq.lake.quarantine.open import open_quarantined
+    from flintmq.lake.quarantine.replay import replay_quarantined
+    from flintmq.lake.syncing.options import parse_store_settings
+
+    source = open_quarantined(
+        to,
+        topic,
+        table_format,
+        settings=parse_store_settings(store),
+        catalog=catalog,
+        namespace=namespace,
+    )
+    done = replay_quarantined(open_session(master, remote), source, registry=registry)
+    if as_json:
+        print_json({"table": source.table.location, "replayed": done.replayed, "left": done.left})
+        return
+    if done.replayed:
+        click.echo(
+            f"{source.table.location}: {many(done.replayed, 'quarantined record')} became rows, "
+            f"{many(done.files, 'file')} written"
+        )
+    else:
+        click.echo(f"{source.table.location}: no quarantined record can be decoded")
+    if done.left:
+        click.echo(
+            f"{many(done.left, 'record')} still cannot be decoded; see them with: "
+            f"flintmq lake quarantine list {topic} --to {to} --format {table_format}"
         )
 
 

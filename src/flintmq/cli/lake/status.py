@@ -68,8 +68,6 @@ def command(
 def _show(one: TableStatus) -> None:
     click.secho(f"{one.topic} -> {one.location}", bold=True)
     click.echo(f"{_words(one.contents)}, {one.decoding}, lag {one.lag:,}")
-    if one.quarantined is not None and one.quarantined.rows:
-        click.echo(f"quarantined: {_words(one.quarantined)}")
     if one.extra_fields:
         from flintmq.arrow.formats.extra_fields import described
 
@@ -80,6 +78,9 @@ def _show(one: TableStatus) -> None:
         )
     for risk in one.retention_risks:
         click.secho(risk, fg="yellow")
+    if one.quarantined is not None and one.quarantine is not None and any(_counts(one).values()):
+        counts = ", ".join(f"{count:,} {name}" for name, count in _counts(one).items())
+        click.echo(f"quarantine: {counts}; {_words(one.quarantined)}")
     print_table(
         ("partition", "in the table", "in the topic", "lag"),
         [
@@ -95,6 +96,15 @@ def _show(one: TableStatus) -> None:
     )
 
 
+def _counts(one: TableStatus) -> dict[str, int]:
+    found = one.quarantine
+    return {
+        "open": 0 if found is None else found.open,
+        "replayed": 0 if found is None else found.replayed,
+        "discarded": 0 if found is None else found.discarded,
+    }
+
+
 def _words(contents: TableContents) -> str:
     return f"{many(contents.rows, 'row')} in {many(contents.files, 'file')}, {size(contents.size)}"
 
@@ -108,10 +118,12 @@ def _as_json(one: TableStatus) -> dict[str, object]:
         "rows": one.contents.rows,
         "files": one.contents.files,
         "bytes": one.contents.size,
-        "quarantined": 0 if one.quarantined is None else one.quarantined.rows,
         "extra_fields": dict(one.extra_fields),
         "backfill": sorted(one.backfill),
         "retention_risks": list(one.retention_risks),
+        "quarantined": _counts(one)["open"],
+        "replayed": _counts(one)["replayed"],
+        "discarded": _counts(one)["discarded"],
         "partitions": [
             {"partition": part.partition, "offset": part.next_offset, "end": part.end, "lag": part.lag}
             for part in one.partitions

@@ -21,6 +21,7 @@ from flintmq.arrow.scan.segment_planner import SegmentFinder, Task, with_files
 from flintmq.client.admin.topics import EARLIEST, LATEST, describe_topic_settings, offsets
 from flintmq.client.cluster import ClusterClient, NoSuchTopic
 from flintmq.client.metadata import TopicMetadata
+from flintmq.errors import FlintError
 from flintmq.lake.audit.planning import (
     SECTION_BYTES,
     OffsetBounds,
@@ -38,6 +39,8 @@ from flintmq.lake.audit.report import (
 )
 from flintmq.lake.audit.task import AuditTask, audit_section
 from flintmq.lake.fan_out import OnProgress, map_in_workers, no_progress
+from flintmq.lake.quarantine.mark import ReplayMark
+from flintmq.lake.quarantine.table import COMPLETED
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.column_notes import open_backfill
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
@@ -83,6 +86,12 @@ def audit(
 class _Quarantine:
     store: Store
     files: tuple[DataFile, ...]
+    replayed: ReplayMark | None
+    """Records that are still in the files, and are rows of the table."""
+
+
+class _Outdated(FlintError):
+    """The quarantine has lost records that the table in the audited state does not have yet."""
 
 
 class _Audit:
@@ -105,7 +114,13 @@ class _Audit:
 
     def run(self, on_progress: OnProgress) -> TableAudit:
         for _ in range(_ROUNDS_MAX):
-            found, table = self._look(on_progress)
+            try:
+                found, table = self._look(on_progress)
+            except _Outdated:
+                logger.info(
+                    "%s: quarantined records were replayed meanwhile; it is looked at again", self._topic
+                )
+                continue
             unreadable = {
                 path
                 for one in found.problems
@@ -117,7 +132,7 @@ class _Audit:
                 return found
             logger.info("%s: files were merged and removed meanwhile; it is looked at again", table.location)
         raise TableError(
-            f"The table at {table.location} changes faster than it is compared; audit it when it rests."
+            f"The table of {self._topic} changes faster than it is compared; audit it when it rests."
         )
 
     def _look(self, on_progress: OnProgress) -> tuple[TableAudit, Table]:
@@ -177,7 +192,7 @@ class _Audit:
         on_progress: OnProgress,
     ) -> list[SectionAudit]:
         row_decoder = self._row_decoder(state)
-        quarantine = self._quarantine(state) if not row_decoder.is_raw else None
+        quarantine = self._quarantine(table, state) if not row_decoder.is_raw else None
         ends = _partitions(state.progress.get(self._topic))
         sections, found = self._planned(view, by_partition, ends)
         problems += found
@@ -205,6 +220,7 @@ class _Audit:
                     task=task,
                     poison=_within(quarantine, one),
                     open_columns=_open_columns(state, one.source.partition),
+                    replayed=_replayed(quarantine, one),
                 )
                 for one, task in zip(sections, self._tasks(sections), strict=True)
             ]
@@ -280,7 +296,7 @@ class _Audit:
             decoding if self._registry is None else replace(decoding, registry=self._registry)
         )
 
-    def _quarantine(self, state: TableState) -> _Quarantine | None:
+    def _quarantine(self, audited: Table, state: TableState) -> _Quarantine | None:
         table = table_of(self._options, self._topic + QUARANTINE_SUFFIX)
         found = table.state()
         if found is None:
@@ -290,7 +306,12 @@ class _Audit:
         if pending is not None and not pending.is_in(found.progress.get(self._topic)):
             # Somebody died between the two commits; the next sync makes up for it.
             files += pending.files
-        return _Quarantine(open_store(table.location, self._options.store), tuple(files))
+        mark = ReplayMark.of(state)
+        if found.properties.get(COMPLETED) == (None if mark is None else mark.id):
+            mark = None
+        elif (now := audited.state()) is None or ReplayMark.of(now) != mark:
+            raise _Outdated
+        return _Quarantine(open_store(table.location, self._options.store), tuple(files), mark)
 
     def _is_compacted(self) -> bool:
         settings = describe_topic_settings(self._client, self._topic)
@@ -341,6 +362,12 @@ def _within(quarantine: _Quarantine | None, section: PartitionSection) -> tuple[
         and one.start_offset < section.end
         and section.start < one.end_offset
     )
+
+
+def _replayed(quarantine: _Quarantine | None, section: PartitionSection) -> frozenset[int]:
+    if quarantine is None or quarantine.replayed is None:
+        return frozenset()
+    return frozenset(quarantine.replayed.offsets_of(section.source.partition))
 
 
 def _whole(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:

@@ -25,6 +25,7 @@ from flintmq.lake.audit.comparison import Offsets, UnsortedRows, check_order, co
 from flintmq.lake.audit.planning import CoveredRange, PartitionSection
 from flintmq.lake.audit.report import AuditProblem, AuditProblemKind, SectionAudit, merged_audits, offset_runs
 from flintmq.lake.audit.table_reader import LakeRows, UnreadableFile
+from flintmq.lake.quarantine.table import is_discarded
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.row_decoder import ORIGIN, POISON, RowDecoder
 from flintmq.lake.tables.data_file import DataFile
@@ -47,6 +48,8 @@ class AuditTask:
     """Files of the quarantine that may hold records of the section."""
     poison_store: Store | None = None
     """None if there is no quarantine table."""
+    replayed: frozenset[int] = frozenset()
+    """Offsets in these files whose records have become rows of the table."""
     is_compacted: bool = False
     """The broker may have dropped records that a newer one of the same key replaces."""
     open_columns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -112,8 +115,9 @@ class _Audit:
         self._checked = SectionAudit()
         self._quarantined = np.empty(0, np.int64)
         self._extra = ExtraFields()
+        self._discarded = np.empty(0, np.int64)
         self._poison: list[pa.RecordBatch] = []
-        """Records of the broker that are quarantined."""
+        """Records of the broker that are quarantined, and not discarded."""
 
     def run(self) -> SectionAudit:
         if self._sort:
@@ -149,7 +153,7 @@ class _Audit:
             return
         quarantine = list(self._quarantine_rows())
         self._quarantined = np.unique(
-            np.concatenate([np.empty(0, np.int64), *(_offsets(one) for one in quarantine)])
+            np.concatenate([self._discarded, *(_offsets(one) for one in quarantine)])
         )
         compare(self._decoded(self._task.task), lake.batches(), self)
         self._checked.extra = self._extra.records
@@ -163,7 +167,8 @@ class _Audit:
         for batch in read_task(task, row_decoder.columns, self._task.source):
             is_poison = np.isin(_offsets(batch), self._quarantined)
             if is_poison.any():
-                self._poison.append(batch.select(_POISON_COLUMNS).filter(pa.array(is_poison)))
+                is_kept = is_poison & ~np.isin(_offsets(batch), self._discarded)
+                self._poison.append(batch.select(_POISON_COLUMNS).filter(pa.array(is_kept)))
                 batch = batch.filter(pa.array(~is_poison))
             decoded = row_decoder.decode(batch)
             if decoded.extra is not None:
@@ -187,6 +192,11 @@ class _Audit:
         for batch in LakeRows(
             self._task.poison_store, section, self, required=POISON.names, sort=True
         ).batches():
+            is_row = np.isin(_offsets(batch), np.fromiter(self._task.replayed, np.int64))
+            is_gone = is_discarded(batch) & ~is_row
+            # Of a discarded record only its place is known.
+            self._discarded = np.concatenate([self._discarded, _offsets(batch)[is_gone]])
+            batch = batch.filter(pa.array(~is_row & ~is_gone))
             yield batch.select([name for name in batch.schema.names if name in _POISON_COLUMNS])
 
     # ---- what is found

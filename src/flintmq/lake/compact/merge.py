@@ -46,7 +46,7 @@ def merge_files(task: MergeTask) -> DataFile:
     metadata: list[Any] = []
     with layout.store.draft() as draft:
         writer = parquet_writer(draft, layout, metadata)
-        for rows in _row_groups(_sorted_inputs(merge, layout.store), layout):
+        for rows in row_groups(sorted_inputs(merge, layout.store), layout):
             writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
         writer.add_key_value_metadata({INPUTS: json.dumps(sorted(one.path for one in merge.inputs))})
         writer.close()
@@ -77,7 +77,7 @@ def open_parquet(store: Store, one: DataFile) -> pq.ParquetFile:
     return pq.ParquetFile(pa.BufferReader(data))
 
 
-def _sorted_inputs(merge: PlannedMerge, store: Store) -> Iterator[pa.Table]:
+def sorted_inputs(merge: PlannedMerge, store: Store) -> Iterator[pa.Table]:
     """Row group after row group. Of one range there may be several files, whose order their rows tell."""
     opened: list[tuple[int, pq.ParquetFile]] = []
     at: tuple[int, int] | None = None
@@ -108,7 +108,7 @@ def _first_offset(file: pq.ParquetFile) -> int:
     return int(file.read_row_group(0, columns=["offset"]).column(0)[0].as_py())
 
 
-def _row_groups(tables: Iterator[pa.Table], layout: FileLayout) -> Iterator[pa.Table]:
+def row_groups(tables: Iterator[pa.Table], layout: FileLayout) -> Iterator[pa.Table]:
     """As large as writers make them."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0

@@ -2,20 +2,22 @@
 
     latest(spark, source, source_store, target, target_store)
 
-Invariant: what the table has and how far it is change in one commit. Only files of the source behind that are read,
-and of the table itself only what changes is written anew. A key is looked for in its partition of the topic
+Invariant: what the table has and how far it is change in one commit. Only files of the source behind that are read
+(and those behind the first row that was replayed from quarantine since), and of the table itself only what changes is
+written anew. A key is looked for in its partition of the topic
 alone, as the broker's compaction does; a record without a value deletes its key, one without a key is left out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, LatestTask, merge_latest
+from flintmq.lake.quarantine.mark import ReplayMark
 from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables import schema_evolution
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SUFFIX: Final = "__latest"
+REPLAYS: Final = "flintmq.replays"
+"""How many replays of quarantined records the table knows: their rows come between others."""
 _ATTEMPTS_MAX: Final = 5
 
 
@@ -88,8 +92,12 @@ def _refresh(
     old = list(target.files(state))
     files = list(source.files(given))
     tasks, offsets = [], 0
-    for topic, partition, start, end in _steps(state, given, target.location):
+    replays = 0 if (mark := ReplayMark.of(given)) is None else mark.replays
+    is_replayed = state.properties.get(REPLAYS, "0") != str(replays)
+    lowest = mark.lowest if mark is not None and is_replayed else {}
+    for topic, partition, start, end in _steps(state, given, target.location, lowest):
         offsets += end - start
+        read_offset = min(start, lowest.get(partition, start))
         task = LatestTask(
             topic=topic,
             topic_id=given.progress[topic].topic_id,
@@ -100,25 +108,34 @@ def _refresh(
             new=tuple(
                 one
                 for one in files
-                if (one.topic, one.partition) == (topic, partition) and one.end_offset > start
+                if (one.topic, one.partition) == (topic, partition) and one.end_offset > read_offset
             ),
             target=rows_as,
             old=tuple(one for one in old if (one.topic, one.partition) == (topic, partition)),
             bucket_bytes=bucket_bytes,
+            replays=replays,
+            read_offset=read_offset,
         )
         if task.new:
             tasks.append(task)
     work_bytes = sum(one.size for task in tasks for one in (*task.new, *task.old))
     parts = map_in_workers(spark, tasks, merge_latest, LatestPart, work_bytes=work_bytes)
     added = [one for part in parts for one in part.added]
-    if offsets:
+    if offsets or is_replayed:
         by_path = {one.path: one for one in old}
         removed = [by_path[path] for part in parts for path in part.removed]
         progress = {
             topic: TopicProgress(one.topic_id, one.next_offsets) for topic, one in given.progress.items()
         }
         state = target.commit(
-            TableChange(base=state, added=added, removed=removed, schema=schema, progress=progress)
+            TableChange(
+                base=state,
+                added=added,
+                removed=removed,
+                schema=schema,
+                progress=progress,
+                properties={**state.properties, REPLAYS: str(replays)} if replays else None,
+            )
         )
         logger.info("%s: %d offsets further, %d files written", target.location, offsets, len(added))
     return LatestReport(
@@ -133,8 +150,10 @@ def _has_all(state: TableState, given: TableState) -> bool:
     return schema_evolution.is_same_schema(schema_evolution.merge(state.schema, given.schema), state.schema)
 
 
-def _steps(state: TableState, given: TableState, location: str) -> Iterator[tuple[str, int, int, int]]:
-    """Topic, partition, and the offsets that are new."""
+def _steps(
+    state: TableState, given: TableState, location: str, replayed: Container[int]
+) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, partition, and the offsets that are new; also partitions that have replayed rows."""
     for topic, progress in given.progress.items():
         known = state.progress.get(topic)
         if known is not None and known.topic_id != progress.topic_id:
@@ -149,5 +168,5 @@ def _steps(state: TableState, given: TableState, location: str) -> Iterator[tupl
                     f"{location} is further in {topic}-{partition} (offset {start}) than the table that it is made "
                     f"from ({end}); move it away, and it is made anew."
                 )
-            if end > start:
+            if end > start or partition in replayed:
                 yield topic, partition, start, end

@@ -50,6 +50,14 @@ class LatestTask:
     target: FileLayout
     old: tuple[DataFile, ...]
     bucket_bytes: int = BUCKET_BYTES
+    replays: int = 0
+    """How often quarantined records were replayed into the source: rows between those that are known."""
+    read_offset: int | None = None
+    """From where on the source is read, if rows have come before `start_offset`."""
+
+    @property
+    def first_offset(self) -> int:
+        return self.start_offset if self.read_offset is None else self.read_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +142,13 @@ def _rows(task: LatestTask, one: DataFile) -> Iterator[pa.Table]:
     layout = task.target if is_old else task.source
     with open_parquet(layout.store, one) as file:
         for group in range(file.num_row_groups):
-            if not is_old and _ends_before(file.metadata.row_group(group), task.start_offset):
+            if not is_old and _ends_before(file.metadata.row_group(group), task.first_offset):
                 continue
             rows = _fit(file.read_row_group(group), task.target.schema)
             if not is_old:
                 offsets = rows.column("offset")
                 inside = pc.and_(
-                    pc.greater_equal(offsets, task.start_offset), pc.less(offsets, task.end_offset)
+                    pc.greater_equal(offsets, task.first_offset), pc.less(offsets, task.end_offset)
                 )
                 rows = rows.filter(inside)
             yield last_of_keys(rows)
@@ -186,7 +194,9 @@ def _write(task: LatestTask, rows: pa.Table, bucket: int, count: int) -> DataFil
         partition=task.partition,
         start_offset=task.start_offset,
         end_offset=task.end_offset,
-        digest=digest_of(LATEST, bucket, count, task.target.digest()),
+        digest=digest_of(
+            LATEST, bucket, count, task.target.digest(), *([task.replays] if task.replays else ())
+        ),
     )
     path = data_path(name)
     metadata: list[Any] = []

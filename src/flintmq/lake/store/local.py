@@ -130,6 +130,13 @@ class LocalFileStore:
             except FileNotFoundError:
                 continue
 
+    def remove_empty_directories(self) -> None:
+        for directory, _, _ in os.walk(self._folder, topdown=False):
+            try:
+                os.rmdir(directory)
+            except OSError:
+                continue  # something is in it, or has come since
+
     def abandoned_drafts(self) -> Sequence[str]:
         found = []
         try:

@@ -161,6 +161,9 @@ class ObjectStore:
             except FileNotFoundError:
                 continue
 
+    def remove_empty_directories(self) -> None:
+        """Nothing to do: a bucket has files alone."""
+
     def abandoned_drafts(self) -> Sequence[str]:
         return []
 

@@ -72,6 +72,9 @@ class Store(Protocol):
     def delete(self, paths: Iterable[str]) -> None:
         """Those that are there."""
 
+    def remove_empty_directories(self) -> None:
+        """Also the store's own; nothing to do where there are no directories."""
+
     def abandoned_drafts(self) -> Sequence[str]:
         """Drafts of processes that died, for `delete`."""
 

@@ -18,6 +18,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from flintmq.lake.quarantine.mark import ReplayMark
+from flintmq.lake.quarantine.table import QuarantineTable
 from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.range_writer import FileLayout, with_footer
 from flintmq.lake.syncing.row_decoder import POISON
@@ -117,6 +119,26 @@ class Quarantine(Protocol):
     def complete(self, pending: PendingQuarantine) -> None:
         """Let them be where they are kept, once; nothing to do if they are."""
 
+    def complete_replay(self, state: TableState) -> None:
+        """Remove the records that the table in this state has taken from the quarantine, if that was not done."""
+
+
+def check_not_further(
+    quarantine: TableState, topic: str, progress: TopicProgress | None, location: str
+) -> None:
+    """Raise TableError if the quarantine is further than the table's progress."""
+    has = quarantine.progress.get(topic)
+    if has is None or (progress is not None and progress.topic_id != has.topic_id):
+        return
+    known = {} if progress is None else progress.next_offsets
+    for partition, offset in has.next_offsets.items():
+        if offset > known.get(partition, 0):
+            raise TableError(
+                f"{location} is further in {topic}-{partition} (offset {offset}) than the table that it belongs to "
+                f"({known.get(partition, 0)}), which was rolled back or made anew; roll it back as far, or move it "
+                "away"
+            )
+
 
 class TableQuarantine:
     def __init__(self, table: Table, settings: Mapping[str, str]) -> None:
@@ -127,18 +149,11 @@ class TableQuarantine:
         return FileLayout(store=self._store(), schema=self._state().schema)
 
     def check(self, topic: str, progress: TopicProgress | None) -> None:
-        state = self._table.state()
-        has = None if state is None else state.progress.get(topic)
-        if has is None or (progress is not None and progress.topic_id != has.topic_id):
-            return
-        known = {} if progress is None else progress.next_offsets
-        for partition, offset in has.next_offsets.items():
-            if offset > known.get(partition, 0):
-                raise TableError(
-                    f"{self._table.location} is further in {topic}-{partition} (offset {offset}) than the table that "
-                    f"it belongs to ({known.get(partition, 0)}), which was rolled back or made anew; roll it back as "
-                    "far, or move it away"
-                )
+        if (state := self._table.state()) is not None:
+            check_not_further(state, topic, progress, self._table.location)
+
+    def complete_replay(self, state: TableState) -> None:
+        QuarantineTable(self._table, self._store()).complete(ReplayMark.of(state))
 
     def complete(self, pending: PendingQuarantine) -> None:
         for _ in range(_ATTEMPTS_MAX):

@@ -22,7 +22,7 @@ from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ConfigurationError
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.store.store import join, open_store
-from flintmq.lake.syncing.column_notes import with_extra_fields, with_open_columns
+from flintmq.lake.syncing.column_notes import extra_fields, with_extra_fields, with_open_columns
 from flintmq.lake.syncing.metrics import TableCommit
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, SyncOptions
 from flintmq.lake.syncing.planner import SyncPlan
@@ -56,6 +56,7 @@ class SyncedTable:
         if quarantine is not None:
             if (pending := PendingQuarantine.of(state, self._topic)) is not None:
                 quarantine.complete(pending)
+            quarantine.complete_replay(state)
             quarantine.check(self._topic, state.progress.get(self._topic))
         row_decoder = self._decoding.of(state)
         schema = self._table.evolved(state, row_decoder.schema)
@@ -160,8 +161,7 @@ class PreparedTable:
         poison = tuple(file for one in written for file in one.poison)
         pending = PendingQuarantine(self.topic, progress, poison) if poison else None
         properties = {**self._state.properties, DECODING_PROPERTY: self._decoding.text}
-        added = {path.partition(".")[0] for path in self.columns_added}
-        properties = with_open_columns(properties, sorted(added), self.progress)
+        properties = with_open_columns(properties, self._columns_to_fill(), self.progress)
         extra = extra_records(written)
         properties = with_extra_fields(properties, extra, self.target.row_decoder.field_paths)
         self._table.commit(
@@ -192,9 +192,25 @@ class PreparedTable:
             extra=extra_records(written),
         )
 
+    def _columns_to_fill(self) -> list[str]:
+        """Columns that the next commit adds, and for which records before it may have values."""
+        into = self._decoding.kept.into
+        counted = extra_fields(self._state)
+        found = set()
+        for column in self.columns_added:
+            path = column if into is None else column.removeprefix(f"{into}.")
+            if not self._decoding.is_new(path) or any(_overlap(path, one) for one in counted):
+                found.add(column.partition(".")[0])
+        return sorted(found)
+
     def _has_schema(self) -> bool:
         """Whether the table has the columns that the commit is about."""
         return is_same_schema(self.target.rows.schema, self._state.schema)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a path is the other, or within it, or around it."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
 def extra_records(written: Iterable[WrittenRange]) -> dict[str, int]:
@@ -223,10 +239,15 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
     return TopicQuarantine(
         client,
         options.quarantine_topic,
+        table=table_of(options, topic).location,
         store=open_store(join(options.to, name), options.store),
-        group=f"{options.group_of(topic)}-quarantine",
+        shared_group=shared_quarantine_group(options, topic),
         sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
     )
+
+
+def shared_quarantine_group(options: SyncOptions, topic: str) -> str:
+    return f"{options.group_of(topic)}-quarantine"
 
 
 def _named(fields: Sequence[PartitionField]) -> str:

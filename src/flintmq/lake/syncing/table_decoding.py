@@ -23,7 +23,7 @@ from flintmq.arrow.formats.decoder import SchemaError
 from flintmq.arrow.formats.extra_fields import Extras
 from flintmq.arrow.formats.json.inference import common_columns
 from flintmq.arrow.formats.open_decoder import json_columns
-from flintmq.arrow.formats.schema_merge import plain, unify
+from flintmq.arrow.formats.schema_merge import paths, plain, unify
 from flintmq.arrow.value_decoding import ValueDecoder, infer_columns, is_inferred, value_subject
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
@@ -51,15 +51,20 @@ class TableDecoding:
         self._row_decoder: RowDecoder | None = None
         self._kept: Decoding | None = None
         """Of the table, when the row decoder was made."""
+        self._learned: set[str] = set()
 
     @property
     def kept(self) -> Decoding:
         """What is kept with the table."""
-        return replace(self._current, registry=_without_password(self._current.registry), schema_file=None)
+        return _without_secrets(self._current)
 
     @property
     def text(self) -> str:
-        return msgspec.json.encode(self.kept).decode()
+        return decoding_text(self._current)
+
+    def is_new(self, path: str) -> bool:
+        """Whether no record before those that are new now had this field: it was added when it was first met."""
+        return self._current.registry is not None or path in self._learned
 
     def first(self, topic: TopicMetadata) -> RowDecoder:
         if self._row_decoder is None:
@@ -106,9 +111,9 @@ class TableDecoding:
             new = common_columns(new, one)
         assert new is not None
         assert self._current.schema is not None
-        self._current = replace(
-            self._current, schema=ddl.write(unify(json_columns(self._current.schema), new))
-        )
+        known = json_columns(self._current.schema)
+        self._learned.update(set(paths(new)).difference(paths(known)))
+        self._current = replace(self._current, schema=ddl.write(unify(known, new)))
         self._row_decoder = self._made()
 
     def _joined(self, kept: Decoding) -> Decoding:
@@ -196,6 +201,11 @@ def _joined_columns(kept: str, asked: str) -> str:
     return kept if joined.equals(first) else ddl.write(joined)
 
 
+def decoding_text(decoding: Decoding) -> str:
+    """What is kept with a table."""
+    return msgspec.json.encode(_without_secrets(decoding)).decode()
+
+
 def kept_decoding(state: TableState) -> Decoding:
     """How the rows of a table were made."""
     text = state.properties.get(DECODING_PROPERTY)
@@ -205,6 +215,11 @@ def kept_decoding(state: TableState) -> Decoding:
 def _named(decoding: Decoding) -> str:
     where = f" --into {decoding.into}" if decoding.into else ""
     return f"--decode {decoding.kind}{where}"
+
+
+def _without_secrets(decoding: Decoding) -> Decoding:
+    """Without the registry's password, and without the place of a file that is of no use elsewhere."""
+    return replace(decoding, registry=_without_password(decoding.registry), schema_file=None)
 
 
 def _without_password(url: str | None) -> str | None:

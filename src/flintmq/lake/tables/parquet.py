@@ -70,6 +70,17 @@ class ParquetTable:
     def location(self) -> str:
         return self._store.url
 
+    @property
+    def log_directory(self) -> str:
+        return LOG_FOLDER
+
+    @property
+    def is_in_catalog(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        """Nothing to do: the table is in no catalog."""
+
     def state(self) -> TableState | None:
         content = self._latest()
         return None if content is None else _state(content)

@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
-from flintmq.lake.tables.table import TableError, TopicProgress
+from flintmq.lake.tables.table import TableDropped, TableError, TopicProgress
 
 PREFIX: Final = "flintmq."
+DROPPED: Final = "flintmq.dropped"
 _PROGRESS: Final = "flintmq.progress."
 
 
@@ -34,7 +35,14 @@ def to_texts(progress: Mapping[str, TopicProgress], properties: Mapping[str, str
 
 
 def from_texts(texts: Mapping[str, str]) -> tuple[dict[str, TopicProgress], dict[str, str]]:
-    """Progress and the other properties of ours; what is not ours is left out."""
+    """Progress and the other properties of ours; what is not ours is left out.
+
+    TableDropped if they say that the table is being dropped: whoever looks at a table reads them.
+    """
+    if DROPPED in texts:
+        raise TableDropped(
+            "A drop of the table was begun and not finished. Finish it with: flintmq lake drop"
+        )
     progress, properties = {}, {}
     for name, value in texts.items():
         if name.startswith(_PROGRESS):

@@ -35,6 +35,10 @@ class TableError(FlintError):
     """The table cannot be read or written; the message says what to do."""
 
 
+class TableDropped(TableError):
+    """A drop of the table was begun; nobody reads it or commits to it any more."""
+
+
 class Transform(StrEnum):
     """How a row's partition follows from a column."""
 

@@ -114,7 +114,7 @@ class _ConnectService:
         if active.isRight():
             return time.time()
         # The other side is when the last one ended, by Java's own clock.
-        return time.time() - (self._jvm.java.lang.System.nanoTime() - active.value()) / 1e9
+        return time.time() - float(self._jvm.java.lang.System.nanoTime() - active.value()) / 1e9
 
 
 def main() -> None:

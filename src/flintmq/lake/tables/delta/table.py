@@ -40,6 +40,7 @@ from flintmq.lake.tables.table import (
 logger = logging.getLogger(__name__)
 
 
+_LOG: Final = "_delta_log"
 _PARTITIONING: Final = "flintmq.partitioning"
 
 
@@ -47,7 +48,7 @@ class DeltaTable:
     def __init__(self, store: Store, *, limits: TableLimits = TABLE_LIMITS) -> None:
         self._store = store
         self._limits = limits
-        self._log = CommitLog(store, "_delta_log")
+        self._log = CommitLog(store, _LOG)
         self._known: deltalake.DeltaTable | None = None
 
     @property
@@ -57,6 +58,17 @@ class DeltaTable:
     @property
     def location(self) -> str:
         return self._store.url
+
+    @property
+    def log_directory(self) -> str:
+        return _LOG
+
+    @property
+    def is_in_catalog(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        """Nothing to do: the table is in no catalog."""
 
     def state(self) -> TableState | None:
         with self._failing():

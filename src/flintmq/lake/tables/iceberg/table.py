@@ -79,6 +79,26 @@ class IcebergTable:
     def location(self) -> str:
         return self._store.url
 
+    @property
+    def log_directory(self) -> str:
+        return "metadata"
+
+    @property
+    def is_in_catalog(self) -> bool:
+        return True
+
+    def forget(self) -> None:
+        """Take the table out of the catalog; its files are left alone."""
+        try:
+            self._catalog.drop_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            pass  # by an earlier attempt
+        except SQLAlchemyError as error:
+            raise StoreError(
+                f"{self._name} cannot be taken out of its catalog: {error}. See who holds it."
+            ) from error
+        self._known = None
+
     def state(self) -> TableState | None:
         try:
             self._known = self._load()
