@@ -75,6 +75,8 @@ def test_an_audit_that_finds_nothing_says_so_and_ends_well(
         "compacted": 0,
         "undecodable": 0,
         "not_yet": 3,
+        "extra_fields": {},
+        "backfill": [],
         "problem_count": 0,
         "problems": [],
     }
