@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -193,13 +194,30 @@ def test_another_environment_is_refused_by_name(
 
 
 def test_a_session_that_dies_under_its_command_is_told_and_forgotten(user: User, up: WarmSession) -> None:
+    jvm = next((one for one in children(up.state.pid)), 0)
     done = user.python("-c", BEREFT)
     assert done.returncode == 0, done.stderr
     assert f"(process {up.state.pid}) has ended during the work. Run the command again" in done.stdout
-    # Its state is still there, and nobody takes it for a session.
+    if Path("/proc/self").exists():
+        assert wait_until(lambda: not Path(f"/proc/{jvm}").exists()), "the JVM ends with its server"
+    # The server's state is still there, and nobody takes it for a session.
     assert (Path(user.directory) / "state.json").exists()
     assert user.run("spark", "status").returncode == 1
     assert "no Spark session is up" in user.run("spark", "down").stdout
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
 
 
 def test_a_session_ends_by_itself_when_it_is_idle(user: User) -> None:

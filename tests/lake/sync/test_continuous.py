@@ -182,6 +182,8 @@ def test_a_terminal_shows_how_far_a_sync_and_an_audit_are(
 ) -> None:
     options: dict[str, Any] = {"to": str(tmp_path / "lake"), "bootstrap_servers": broker.address}
     arguments = ["sync", slow, "--to", options["to"], "-b", broker.address, "--file-size", "300B"]
+    # Little work is done before there is anything to show, unless Spark is asked for.
+    arguments += ["--master", "local[2]"]
     with Terminal() as terminal, terminal.as_stderr():
         main(["lake", *arguments], standalone_mode=False)
     _check_bar(terminal, "writing")

@@ -114,7 +114,8 @@ class _ConnectService:
         if active.isRight():
             return time.time()
         # The other side is when the last one ended, by Java's own clock.
-        return time.time() - float(self._jvm.java.lang.System.nanoTime() - active.value()) / 1e9
+        idle_ns = int(self._jvm.java.lang.System.nanoTime()) - int(active.value())
+        return time.time() - idle_ns / 1e9
 
 
 def main() -> None:
