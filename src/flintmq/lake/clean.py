@@ -3,7 +3,8 @@
     clean(table, store, keep_ms=…)
 
 Invariant: nothing is deleted that a sync or a compaction under way could still commit, however long it takes:
-- a file of a sync, if the table is further than where the file begins: who planned it will meet a Conflict;
+- a file of a sync, if the table is further than where the file begins: who planned it will meet a Conflict; but for
+  a table that is being rebuilt, whose new files begin at the beginning;
 - a file of a topic that the table is not made from;
 - a merged file, if the files that it was merged from are not all in the table;
 - a file of replayed records between others, if the table has come to have another file there;
@@ -25,6 +26,7 @@ from flintmq.lake.compact.merge import inputs_of
 from flintmq.lake.store.store import Store, StoredFile
 from flintmq.lake.tables.data_file import DATA, FileName
 from flintmq.lake.tables.other_formats import missing_table
+from flintmq.lake.tables.properties import REBUILDING
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
@@ -80,7 +82,14 @@ def clean(table: Table, store: Store, *, keep_ms: int = KEEP_MS, dry_run: bool =
     retained = table.retained(state, since_ms=since_ms)
     present = {one.path for one in table.files(state)}
     orphans = [
-        *_orphans(entries, state.progress.values(), retained, present, store),
+        *_orphans(
+            entries,
+            state.progress.values(),
+            retained,
+            present,
+            store,
+            is_rebuilding=REBUILDING in state.properties,
+        ),
         *(Orphan(path, store.size(path) or 0, OrphanReason.DRAFT) for path in drafts),
     ]
     if isinstance(table, ExpiringTable):
@@ -105,6 +114,8 @@ def _orphans(
     retained: Collection[str],
     present: Collection[str],
     store: Store,
+    *,
+    is_rebuilding: bool,
 ) -> Iterator[Orphan]:
     if not progress:
         return  # of an empty table nothing can be said
@@ -121,7 +132,7 @@ def _orphans(
                 yield Orphan(entry.path, entry.size, OrphanReason.UNMERGED)
             elif not inputs and any(_is_at(name, entry.path, one) for one in present):
                 yield Orphan(entry.path, entry.size, OrphanReason.REPLACED)
-        elif name.start_offset < next_offsets[name.topic_id].get(name.partition, 0):
+        elif not is_rebuilding and name.start_offset < next_offsets[name.topic_id].get(name.partition, 0):
             yield Orphan(entry.path, entry.size, OrphanReason.LATE)
 
 

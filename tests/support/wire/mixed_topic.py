@@ -118,9 +118,7 @@ def write_mixture(address: str, name: str, unfinished: Writer) -> None:
     The writer `unfinished` must be transactional; its last transaction is left open.
     """
     # Some of its times are long ago, and retention is not to take them for old.
-    make_topic(
-        address, name, partitions=3, cleanup_policy="compact", segment_bytes="2000", retention_ms="-1"
-    )
+    make_topic(address, name, partitions=3, cleanup_policy="compact", segment_bytes="2000", retention_ms="-1")
     _write_gaps(address, name)
     _alter(address, name, cleanup_policy="delete", segment_bytes=str(1 << 30))
     for codec in CODECS:

@@ -37,6 +37,10 @@ COMMANDS = {
         "flintmq.cli.lake.quarantine.main",
         "List, show and discard records that could not be decoded.",
     ),
+    "rebuild": CommandEntry(
+        "flintmq.cli.lake.rebuild",
+        "Make all rows of a table anew from its topic, and swap them in with one commit.",
+    ),
     "drop": CommandEntry(
         "flintmq.cli.lake.drop",
         "Delete a table with its files, its quarantine, its table of latest rows and its group.",

@@ -50,6 +50,7 @@ from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding, row_decoder_of
 from flintmq.lake.tables.data_file import DataFile, FileName
 from flintmq.lake.tables.other_formats import missing_table
+from flintmq.lake.tables.properties import REBUILT
 from flintmq.lake.tables.table import Table, TableError, TableState, TopicProgress
 
 if TYPE_CHECKING:
@@ -306,6 +307,12 @@ class _Audit:
         if pending is not None and not pending.is_in(found.progress.get(self._topic)):
             # Somebody died between the two commits; the next sync makes up for it.
             files += pending.files
+        if found.properties.get(REBUILT) != (rebuilt := state.properties.get(REBUILT)):
+            if (now := audited.state()) is None or now.properties.get(REBUILT) != rebuilt:
+                raise _Outdated
+            # The table was rebuilt, and its quarantine is not complete yet.
+            files = [] if pending is None else list(pending.files)
+            return _Quarantine(open_store(table.location, self._options.store), tuple(files), None)
         mark = ReplayMark.of(state)
         if found.properties.get(COMPLETED) == (None if mark is None else mark.id):
             mark = None

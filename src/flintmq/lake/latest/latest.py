@@ -11,9 +11,11 @@ alone, as the broker's compaction does; a record without a value deletes its key
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.latest.merge import BUCKET_BYTES, KIND, LATEST, LatestPart, LatestTask, merge_latest
@@ -22,6 +24,7 @@ from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.other_formats import missing_table
+from flintmq.lake.tables.properties import REBUILT
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 if TYPE_CHECKING:
@@ -85,24 +88,32 @@ def _refresh(
         state = target.create(given.schema, properties={KIND: LATEST})
     if state.properties.get(KIND) != LATEST:
         raise TableError(f"{target.location} is a table of another kind; choose another name.")
-    schema = None if _has_all(state, given) else given.schema
-    written = state.schema if schema is None else target.evolved(state, schema)
+    rebuilt = given.properties.get(REBUILT)
+    is_rebuilt = state.properties.get(REBUILT) != rebuilt
+    schema: pa.Schema | None = None
+    if is_rebuilt:
+        schema = written = target.replaced(state, given.schema)
+    else:
+        schema = None if _has_all(state, given) else given.schema
+        written = state.schema if schema is None else target.evolved(state, schema)
     rows_as = FileLayout(store=target_store, schema=written)
     read_as = FileLayout(store=source_store, schema=given.schema)
     old = list(target.files(state))
+    kept = [] if is_rebuilt else old
     files = list(source.files(given))
     tasks, offsets = [], 0
     replays = 0 if (mark := ReplayMark.of(given)) is None else mark.replays
     is_replayed = state.properties.get(REPLAYS, "0") != str(replays)
     lowest = mark.lowest if mark is not None and is_replayed else {}
-    for topic, partition, start, end in _steps(state, given, target.location, lowest):
+    known = {} if is_rebuilt else state.progress
+    for topic, partition, start, end in _steps(known, given, target.location, lowest):
         offsets += end - start
         read_offset = min(start, lowest.get(partition, start))
         task = LatestTask(
             topic=topic,
             topic_id=given.progress[topic].topic_id,
             partition=partition,
-            start_offset=start,
+            start_offset=min(end, _reached(state, topic, partition)),
             end_offset=end,
             source=read_as,
             new=tuple(
@@ -111,9 +122,9 @@ def _refresh(
                 if (one.topic, one.partition) == (topic, partition) and one.end_offset > read_offset
             ),
             target=rows_as,
-            old=tuple(one for one in old if (one.topic, one.partition) == (topic, partition)),
+            old=tuple(one for one in kept if (one.topic, one.partition) == (topic, partition)),
             bucket_bytes=bucket_bytes,
-            replays=replays,
+            version=_version(replays, rebuilt),
             read_offset=read_offset,
         )
         if task.new:
@@ -121,9 +132,9 @@ def _refresh(
     work_bytes = sum(one.size for task in tasks for one in (*task.new, *task.old))
     parts = map_in_workers(spark, tasks, merge_latest, LatestPart, work_bytes=work_bytes)
     added = [one for part in parts for one in part.added]
-    if offsets or is_replayed:
+    if offsets or is_replayed or is_rebuilt:
         by_path = {one.path: one for one in old}
-        removed = [by_path[path] for part in parts for path in part.removed]
+        removed = old if is_rebuilt else [by_path[path] for part in parts for path in part.removed]
         progress = {
             topic: TopicProgress(one.topic_id, one.next_offsets) for topic, one in given.progress.items()
         }
@@ -134,7 +145,12 @@ def _refresh(
                 removed=removed,
                 schema=schema,
                 progress=progress,
-                properties={**state.properties, REPLAYS: str(replays)} if replays else None,
+                replaces_schema=is_rebuilt,
+                properties={
+                    **state.properties,
+                    **({REPLAYS: str(replays)} if replays or is_replayed else {}),
+                    **({} if rebuilt is None else {REBUILT: rebuilt}),
+                },
             )
         )
         logger.info("%s: %d offsets further, %d files written", target.location, offsets, len(added))
@@ -150,12 +166,21 @@ def _has_all(state: TableState, given: TableState) -> bool:
     return schema_evolution.is_same_schema(schema_evolution.merge(state.schema, given.schema), state.schema)
 
 
+def _reached(state: TableState, topic: str, partition: int) -> int:
+    progress = state.progress.get(topic)
+    return 0 if progress is None else progress.next_offsets.get(partition, 0)
+
+
+def _version(replays: int, rebuilt: str | None) -> tuple[str, ...]:
+    return () if not replays and rebuilt is None else (str(replays), rebuilt or "")
+
+
 def _steps(
-    state: TableState, given: TableState, location: str, replayed: Container[int]
+    known_progress: Mapping[str, TopicProgress], given: TableState, location: str, replayed: Container[int]
 ) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, and the offsets that are new; also partitions that have replayed rows."""
     for topic, progress in given.progress.items():
-        known = state.progress.get(topic)
+        known = known_progress.get(topic)
         if known is not None and known.topic_id != progress.topic_id:
             raise TableError(
                 f"{location} is made from another topic of the name {topic}, since deleted; move the table away, and "

@@ -50,8 +50,8 @@ class LatestTask:
     target: FileLayout
     old: tuple[DataFile, ...]
     bucket_bytes: int = BUCKET_BYTES
-    replays: int = 0
-    """How often quarantined records were replayed into the source: rows between those that are known."""
+    version: tuple[str, ...] = ()
+    """Of the source, beside its offsets: rows may come between those that are known, or be made anew."""
     read_offset: int | None = None
     """From where on the source is read, if rows have come before `start_offset`."""
 
@@ -194,9 +194,7 @@ def _write(task: LatestTask, rows: pa.Table, bucket: int, count: int) -> DataFil
         partition=task.partition,
         start_offset=task.start_offset,
         end_offset=task.end_offset,
-        digest=digest_of(
-            LATEST, bucket, count, task.target.digest(), *([task.replays] if task.replays else ())
-        ),
+        digest=digest_of(LATEST, bucket, count, task.target.digest(), *task.version),
     )
     path = data_path(name)
     metadata: list[Any] = []

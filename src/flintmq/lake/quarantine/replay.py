@@ -39,6 +39,7 @@ from flintmq.lake.syncing.table_decoding import (
 from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.partitioning import split_by_partition
+from flintmq.lake.tables.properties import REBUILT
 from flintmq.lake.tables.schema_evolution import is_same_schema
 from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableState
 
@@ -164,6 +165,10 @@ class _Replay:
                 "the table has. To decode them again, rebuild the table with flintmq lake rebuild."
             )
         check_not_further(found, source.topic, state.progress.get(source.topic), source.quarantine.location)
+        if found.properties.get(REBUILT) != state.properties.get(REBUILT):
+            raise TableError(
+                f"{source.table.location} was rebuilt, and its quarantine is not complete; sync the table first."
+            )
         source.quarantine.complete(ReplayMark.of(state))
         return state
 

@@ -12,7 +12,7 @@ a compaction does it, so that a kill leaves files that `lake clean` knows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,8 @@ from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
 from flintmq.lake.syncing.row_decoder import POISON, conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
-from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState
+from flintmq.lake.tables.properties import REBUILDING, REBUILT
+from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 COMPLETED: Final = "flintmq.quarantine.completed"
 """The id of the last mark whose records are removed."""
@@ -152,6 +153,29 @@ class QuarantineTable:
             properties = _with_counts(state, counts, {COMPLETED: mark.id})
             if self._commit(state, done, properties=properties):
                 return
+        raise self._too_busy()
+
+    def rebuild(self, rebuilt: str, files: Sequence[DataFile], progress: Mapping[str, TopicProgress]) -> None:
+        """Replace all files by these, which a rebuild of the table wrote; nothing to do if that is done."""
+        for _ in range(self._attempts_max):
+            state = self._table.state()
+            if state is None or state.properties.get(REBUILT) == rebuilt:
+                return
+            left = (REBUILDING, COUNTS, COMPLETED)
+            properties = {name: value for name, value in state.properties.items() if name not in left}
+            try:
+                self._table.commit(
+                    TableChange(
+                        base=state,
+                        added=files,
+                        removed=list(self._table.files(state)),
+                        progress=progress,
+                        properties={**properties, REBUILT: rebuilt},
+                    )
+                )
+            except Conflict:
+                continue
+            return
         raise self._too_busy()
 
     def discard(self, wanted: Mapping[int, AbstractSet[int]] | None) -> int:

@@ -24,6 +24,7 @@ from flintmq.lake.store.store import Store, open_store
 from flintmq.lake.syncing.range_writer import FileLayout, with_footer
 from flintmq.lake.syncing.row_decoder import POISON
 from flintmq.lake.tables.data_file import DataFile
+from flintmq.lake.tables.properties import REBUILT
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
@@ -119,6 +120,9 @@ class Quarantine(Protocol):
     def complete(self, pending: PendingQuarantine) -> None:
         """Let them be where they are kept, once; nothing to do if they are."""
 
+    def complete_rebuild(self, state: TableState, topic: str) -> None:
+        """Replace all records by those that the rebuild of the table in this state found, if that was not done."""
+
     def complete_replay(self, state: TableState) -> None:
         """Remove the records that the table in this state has taken from the quarantine, if that was not done."""
 
@@ -151,6 +155,16 @@ class TableQuarantine:
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         if (state := self._table.state()) is not None:
             check_not_further(state, topic, progress, self._table.location)
+
+    def complete_rebuild(self, state: TableState, topic: str) -> None:
+        if (rebuilt := state.properties.get(REBUILT)) is None:
+            return
+        if self._state().properties.get(REBUILT) == rebuilt:
+            return
+        pending = PendingQuarantine.of(state, topic)
+        files = () if pending is None else self._with_footers(pending.files)
+        progress = {topic: state.progress[topic]} if topic in state.progress else {}
+        QuarantineTable(self._table, self._store()).rebuild(rebuilt, files, progress)
 
     def complete_replay(self, state: TableState) -> None:
         QuarantineTable(self._table, self._store()).complete(ReplayMark.of(state))

@@ -78,6 +78,9 @@ class TopicQuarantine:
     def check(self, topic: str, progress: TopicProgress | None) -> None:
         """Accept every progress: other tables may share the topic, as headers name each record's origin."""
 
+    def complete_rebuild(self, state: TableState, topic: str) -> None:
+        """Nothing to do: what a rebuild finds is pending like what a sync finds, and records stay in a topic."""
+
     def complete_replay(self, state: TableState) -> None:
         """Nothing to do: records are not replayed from a topic."""
 

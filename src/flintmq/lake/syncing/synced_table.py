@@ -33,6 +33,7 @@ from flintmq.lake.syncing.range_writer import FileLayout, RangeTarget, WrittenRa
 from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, TableDecoding, kept_decoding
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.partitioning import check_partitioning
+from flintmq.lake.tables.properties import REBUILT
 from flintmq.lake.tables.schema_evolution import is_same_schema
 from flintmq.lake.tables.table import Conflict, PartitionField, Table, TableChange, TableState, TopicProgress
 
@@ -48,12 +49,16 @@ class SyncedTable:
         self._table = table_of(options, topic)
         self._decoding = TableDecoding(topic, options, client, sample_offsets_max=limits.sample_offsets_max)
         self._quarantine: Quarantine | None = None
+        self._rebuilt: str | None = None
+        """The table's last rebuild when it was first looked at."""
 
     def prepare(self, topic: TopicMetadata) -> PreparedTable:
         state = self._table.state() or self._create(topic)
         self._check_partitioning(state)
+        self._check_rebuilt(state)
         quarantine = self._quarantine_of(state)
         if quarantine is not None:
+            quarantine.complete_rebuild(state, self._topic)
             if (pending := PendingQuarantine.of(state, self._topic)) is not None:
                 quarantine.complete(pending)
             quarantine.complete_replay(state)
@@ -98,6 +103,14 @@ class SyncedTable:
                 f"{self._table.location} is partitioned by {_named(state.partitioning) or 'nothing'}, and cannot "
                 f"be by {_named(asked)} from now on; leave --partition-by out, or sync to another place with --to"
             )
+
+    def _check_rebuilt(self, state: TableState) -> None:
+        rebuilt = state.properties.get(REBUILT, "")
+        if self._rebuilt not in (None, rebuilt):
+            raise ConfigurationError(
+                f"{self._table.location} was rebuilt meanwhile, perhaps with another schema; start the sync again"
+            )
+        self._rebuilt = rebuilt
 
     def _quarantine_of(self, state: TableState) -> Quarantine | None:
         if self._options.decoding.is_raw:

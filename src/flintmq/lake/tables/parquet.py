@@ -109,9 +109,12 @@ class ParquetTable:
         properties = properties if change.properties is None else dict(change.properties)
         actions: list[Action] = [_commit()]
         if change.schema is not None:
-            actions.append(
-                _table(schema_evolution.merge(change.base.schema, change.schema), base.partitioning)
+            schema = (
+                change.schema
+                if change.replaces_schema
+                else schema_evolution.merge(change.base.schema, change.schema)
             )
+            actions.append(_table(schema, base.partitioning))
         if (texts := to_texts(progress, properties)) != base.texts:
             actions.append({"properties": texts})
         for one in change.removed:
@@ -132,6 +135,10 @@ class ParquetTable:
 
     def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         return schema_evolution.merge(state.schema, schema)
+
+    def replaced(self, state: TableState, schema: pa.Schema) -> pa.Schema:
+        schema_evolution.check(schema)
+        return schema
 
     def files(self, state: TableState) -> Iterable[DataFile]:
         return self._at(state).files.values()

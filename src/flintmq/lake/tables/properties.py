@@ -14,6 +14,10 @@ from flintmq.lake.tables.table import TableDropped, TableError, TopicProgress
 
 PREFIX: Final = "flintmq."
 DROPPED: Final = "flintmq.dropped"
+REBUILDING: Final = "flintmq.rebuilding"
+"""The id of a rebuild under way: its files are not in the table yet, and must not be cleaned."""
+REBUILT: Final = "flintmq.rebuilt"
+"""The id of the last rebuild."""
 _PROGRESS: Final = "flintmq.progress."
 
 

@@ -92,6 +92,8 @@ class TableChange:
     """As `files` gave them; the rows in `added` take their place."""
     schema: pa.Schema | None = None
     """If it changes: only columns added or widened. Files in `added` may have been written with `base.schema`."""
+    replaces_schema: bool = False
+    """All files are removed, and `schema`, as `replaced` gave it, takes the place of the table's."""
     progress: Mapping[str, TopicProgress] | None = None
     """All of it, if it changes."""
     properties: Mapping[str, str] | None = None
@@ -123,6 +125,9 @@ class Table(Protocol):
 
     def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         """What writers are to write once `schema` is the table's, field ids and all; the table is left alone."""
+
+    def replaced(self, state: TableState, schema: pa.Schema) -> pa.Schema:
+        """What writers are to write once `schema` has taken the place of the table's; the table is left alone."""
 
     def files(self, state: TableState) -> Iterable[DataFile]:
         """All that are in the table, in no order; without footers."""

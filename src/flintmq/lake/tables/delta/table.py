@@ -131,6 +131,10 @@ class DeltaTable:
     def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         return schema_evolution.merge(state.schema, schema)
 
+    def replaced(self, state: TableState, schema: pa.Schema) -> pa.Schema:
+        schema_evolution.check(schema)
+        return schema
+
     def files(self, state: TableState) -> Iterable[DataFile]:
         with self._failing():
             table = self._at(state)
@@ -164,8 +168,13 @@ class DeltaTable:
         metadata = base.metadata()
         columns, partitioning = base.schema().to_json(), change.base.partitioning
         if change.schema is not None:
-            merged = schema_evolution.merge(change.base.schema, change.schema)
-            columns, was = delta_actions.columns_json(merged, partitioning, columns), columns
+            was = columns
+            if change.replaces_schema:
+                # No file is left that was written with another type: there is no history of types to keep.
+                columns = delta_actions.columns_json(change.schema, partitioning)
+            else:
+                merged = schema_evolution.merge(change.base.schema, change.schema)
+                columns = delta_actions.columns_json(merged, partitioning, was)
             before, after = (delta_actions.features_of(one) for one in (was, columns))
             if after - before:
                 yield delta_actions.protocol(after | _features(base))

@@ -141,7 +141,10 @@ class IcebergTable:
         base = slim_copy(self._at(change.base))
         transaction = base.transaction()
         if change.schema is not None:
-            _evolve(transaction, schema_evolution.merge(change.base.schema, change.schema))
+            if change.replaces_schema:
+                _replace(transaction, change.schema)
+            else:
+                _evolve(transaction, schema_evolution.merge(change.base.schema, change.schema))
         self._describe(transaction, change)
         with self._reaching():
             snapshot_id = self._put_files(transaction, base, change)
@@ -166,6 +169,12 @@ class IcebergTable:
         merged = schema_evolution.merge(state.schema, schema)
         transaction = self._at(state).transaction()
         _evolve(transaction, merged)
+        return entries.arrow_of(transaction.table_metadata.schema())
+
+    def replaced(self, state: TableState, schema: pa.Schema) -> pa.Schema:
+        schema_evolution.check(schema)
+        transaction = self._at(state).transaction()
+        _replace(transaction, schema)
         return entries.arrow_of(transaction.table_metadata.schema())
 
     def files(self, state: TableState) -> Iterable[DataFile]:
@@ -372,3 +381,26 @@ class IcebergTable:
 def _evolve(transaction: Transaction, merged: pa.Schema) -> None:
     with transaction.update_schema() as update:
         update.union_by_name(entries.without_ids(merged))
+
+
+def _replace(transaction: Transaction, schema: pa.Schema) -> None:
+    """Columns of another type become others, with ids of their own: old snapshots go on having theirs."""
+    wanted = entries.without_ids(schema)
+    known = transaction.table_metadata.schema()
+    had = entries.without_ids(entries.arrow_of(known))
+    partitioned = {field.source_id for field in transaction.table_metadata.spec().fields}
+    gone = []
+    for field in had:
+        at = wanted.get_field_index(field.name)
+        if at < 0 or not wanted.field(at).equals(field):
+            if known.find_field(field.name).field_id in partitioned:
+                raise TableError(
+                    f"Column {field.name!r} is what the table is partitioned by, and cannot change; drop the table "
+                    "and sync it anew."
+                )
+            gone.append(field.name)
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        for name in gone:
+            update.delete_column(name)
+    with transaction.update_schema() as update:
+        update.union_by_name(wanted)

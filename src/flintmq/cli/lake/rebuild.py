@@ -1,0 +1,137 @@
+"""`flintmq lake rebuild`: a table made anew from its topic."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from flintmq.cli.common.command import Command
+from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.exit_codes import REMOTE_CODES
+from flintmq.cli.common.option_values import parse_size_bytes
+from flintmq.cli.common.output import many, print_json
+from flintmq.cli.common.progress import Progress
+from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+
+_DECODING = ("schema", "registry", "subject", "message", "into")
+
+
+@click.command(
+    "rebuild",
+    cls=Command,
+    examples=(
+        "flintmq lake rebuild orders --to /srv/lake",
+        "flintmq lake rebuild orders --to /srv/lake --schema 'id string, cents long'",
+        "flintmq lake rebuild orders --to s3://lake --format delta --allow-gaps --yes",
+    ),
+    exit_codes=REMOTE_CODES,
+)
+@click.argument("topic")
+@place_options
+@bootstrap_option
+@click.option(
+    "--decode",
+    default=None,
+    help="How values become columns: raw (not at all), json, avro, protobuf. [as in the table]",
+)
+@click.option(
+    "--schema",
+    default=None,
+    metavar="FILE|TEXT",
+    help="The schema of values: a file, or for JSON a text such as 'id long'. [as in the table]",
+)
+@click.option(
+    "--registry", default=None, metavar="URL", help="A schema registry; values begin with a schema's id."
+)
+@click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]")
+@click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]")
+@click.option(
+    "--into", default=None, metavar="COLUMN", help="One column for all that is decoded. [one for each]"
+)
+@click.option(
+    "--quarantine",
+    default="table",
+    show_default=True,
+    metavar="table|topic:NAME",
+    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
+)
+@click.option(
+    "--allow-gaps", is_flag=True, help="Rebuild although rows are lost that the topic no longer holds."
+)
+@click.option("--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@spark_options
+@json_option
+def command(
+    topic: str,
+    to: str,
+    table_format: str,
+    catalog: str | None,
+    namespace: str | None,
+    store: tuple[str, ...],
+    bootstrap: str,
+    decode: str | None,
+    quarantine: str,
+    allow_gaps: bool,
+    file_size: str,
+    yes: bool,
+    master: str | None,
+    remote: str | None,
+    as_json: bool,
+    **about_decoding: Any,
+) -> None:
+    """Make all rows of a table anew from its topic, and swap them in with one commit.
+
+    For a schema that the table could not take, or a table that was damaged. Until the commit everybody has the old
+    rows. Records that cannot be decoded are quarantined anew. A rebuild that was killed is continued by the same
+    command. It is refused where the topic no longer holds all rows of the table, unless --allow-gaps is said. At a
+    terminal you are asked first, unless you say --yes.
+    """
+    check_installed()
+    from flintmq.lake.rebuild import rebuild
+    from flintmq.lake.syncing.options import make_options, parse_store_settings
+    from flintmq.lake.syncing.synced_table import table_of
+    from flintmq.lake.syncing.table_decoding import kept_decoding
+
+    more: dict[str, Any] = {
+        "to": to,
+        "format": table_format,
+        "bootstrap_servers": bootstrap,
+        "catalog": catalog,
+        "namespace": namespace,
+        "store": parse_store_settings(store),
+        "quarantine": quarantine,
+        "allow_gaps": allow_gaps,
+        "piece_bytes": parse_size_bytes("--file-size", file_size, example="64MiB"),
+    }
+    options = make_options([topic], **more)
+    is_decoded_anew = decode is not None or any(about_decoding[name] is not None for name in _DECODING)
+    if is_decoded_anew:
+        state = table_of(options, topic).state()
+        kind = decode or (None if state is None else kept_decoding(state).kind)
+        options = make_options([topic], decode=kind or "raw", **about_decoding, **more)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Make all rows of {table_of(options, topic).location} anew?", abort=True, err=True)
+    with Progress("writing") as progress:
+        done = rebuild(
+            lambda: open_session(master, remote),
+            options,
+            decoding=options.decoding if is_decoded_anew else None,
+            on_progress=progress.tell_pieces,
+        )
+    if as_json:
+        print_json(
+            {
+                "table": done.table,
+                "rows": done.rows,
+                "files": done.files,
+                "quarantined": done.quarantined,
+                "lost": done.lost,
+            }
+        )
+        return
+    poison = f", {many(done.quarantined, 'record')} quarantined" if done.quarantined else ""
+    lost = f", {many(done.lost, 'record')} lost" if done.lost else ""
+    click.echo(f"{done.table}: rebuilt, {many(done.rows, 'row')} in {many(done.files, 'file')}{poison}{lost}")
