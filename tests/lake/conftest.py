@@ -19,6 +19,8 @@ from support.spark.spark_topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from support.lake.azure_server import AzureServer
+    from support.lake.gcs_server import GcsServer
     from support.lake.s3_server import S3Server
     from support.lake.synced_lake import Lake
 
@@ -60,6 +62,26 @@ def s3() -> Iterator[S3Server]:
     from support.lake.s3_server import S3Server
 
     with S3Server() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[GcsServer]:
+    """A server of its own, with the bucket `lake`."""
+    from support.lake.gcs_server import GcsServer
+
+    with GcsServer() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzureServer]:
+    """A server of its own, with the container `lake`."""
+    from support.lake.azure_server import AzureServer, azurite_program
+
+    if azurite_program() is None:
+        pytest.skip("toolchain: Azurite is not here (npm, see .ci/run)")
+    with AzureServer() as started:
         yield started
 
 

@@ -16,7 +16,9 @@ from flintmq.lake.store.store import Store, StoreError, open_store
 from flintmq.lake.tables.commit_log import CommitLog, new_id
 from flintmq.lake.tables.factory import open_table
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TopicProgress
+from support.lake.azure_server import AzureServer
 from support.lake.data_files import SCHEMA, TOPIC, TOPIC_ID, rows_of, write_file
+from support.lake.gcs_server import GcsServer
 from support.lake.s3_server import BUCKET, S3Server
 from support.wire.lossy_proxy import LossyProxy
 
@@ -25,12 +27,13 @@ def new_root() -> str:
     return f"s3://{BUCKET}/{new_id()}"
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "gcs", "azure"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return open_store(str(tmp_path / "table"))
-    server: S3Server = request.getfixturevalue("s3")
-    return open_store(f"{new_root()}/deep/table", server.settings)
+    scheme = {"s3": "s3", "gcs": "gs", "azure": "az"}[request.param]
+    server: S3Server | GcsServer | AzureServer = request.getfixturevalue(request.param)
+    return open_store(f"{scheme}://{BUCKET}/{new_id()}/deep/table", server.settings)
 
 
 def test_what_is_not_there_is_none(store: Store) -> None:

@@ -31,7 +31,8 @@ def place_options(command: F) -> F:
             "store",
             multiple=True,
             metavar="NAME=VALUE",
-            help="A setting of the object store, such as endpoint=http://127.0.0.1:9000; also AWS_… variables.",
+            help="A setting of the object store, such as endpoint=http://127.0.0.1:9000; also AWS_…, GOOGLE_… and "
+            "AZURE_… variables.",
         ),
         click.option("--namespace", default=None, help="Iceberg: the namespace in the catalog. [flintmq]"),
         click.option(
@@ -47,7 +48,7 @@ def place_options(command: F) -> F:
             "--to",
             "to",
             required=True,
-            metavar="DIR|s3://…",
+            metavar="DIR|s3://…|gs://…|az://…",
             help="The folder, or the bucket and prefix, that holds the tables; each has its topic's name.",
         ),
     ):

@@ -1,4 +1,4 @@
-"""A store in a bucket that knows conditional puts (`If-None-Match: *`), as S3 and its likes do.
+"""A store in a bucket or container that knows conditional puts, as S3, Google Cloud Storage and Azure do.
 
 Invariant: a put whose answer was lost is taken neither for a conflict nor for done without a look at what is there.
 Attempts are bounded; between them the library waits.
@@ -19,12 +19,9 @@ from typing import Any, BinaryIO, Final
 import obstore
 import pyarrow as pa
 from obstore import exceptions
-from obstore.store import S3Store
 
+from flintmq.lake.store.providers import Provider
 from flintmq.lake.store.store import StoredFile, StoreError, open_store
-
-UPLOAD_BYTES_MAX: Final = 5 * 1024**3
-"""What S3 takes in one put; only such a put can be conditional."""
 
 _PUT_ATTEMPTS: Final = 3
 _DELETED_AT_ONCE: Final = 1000
@@ -39,13 +36,6 @@ _RETRIES: Final = {
 }
 _DEFAULTS: Final = {"timeout": "300s", "connect_timeout": "10s"}
 """Of a whole request: a large file on a slow line needs its time."""
-_FROM_ENVIRONMENT: Final = {
-    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
-    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "allow_http": ("AWS_ALLOW_HTTP",),
-    "virtual_hosted_style_request": ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST",),
-}
-_SAME: Final = {"endpoint_url": "endpoint", "endpoint_url_s3": "endpoint", "default_region": "region"}
 _FINAL_FAILURES: Final = (
     exceptions.PermissionDeniedError,
     exceptions.UnauthenticatedError,
@@ -56,9 +46,10 @@ _FINAL_FAILURES: Final = (
 
 
 class ObjectStore:
-    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, url: str, settings: Mapping[str, str], provider: Provider) -> None:
         self._url = url
-        self._settings = _resolved(settings)
+        self._provider = provider
+        self._settings = provider.resolved(settings)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, dict[str, str]]]:
         return open_store, (self._url, self._settings)
@@ -137,10 +128,10 @@ class ObjectStore:
     def publish(self, draft: BinaryIO, path: str) -> bool:
         draft.flush()
         size = os.fstat(draft.fileno()).st_size
-        if not 0 < size <= UPLOAD_BYTES_MAX:
+        size_max = self._provider.upload_bytes_max
+        if not 0 < size <= size_max:
             raise StoreError(
-                f"{self._url}/{path}: {size} bytes cannot be put at once; up to {UPLOAD_BYTES_MAX} can: write "
-                "smaller files."
+                f"{self._url}/{path}: {size} bytes cannot be put at once; up to {size_max} can: write smaller files."
             )
         # Mapped, so that a large file is not copied into memory.
         with mmap.mmap(draft.fileno(), size, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
@@ -168,12 +159,12 @@ class ObjectStore:
         return []
 
     @cached_property
-    def _bucket(self) -> S3Store:
-        bucket, _, prefix = self._url.removeprefix("s3://").partition("/")
+    def _bucket(self) -> Any:
+        bucket, _, prefix = self._url.partition("://")[2].partition("/")
         config: Any = {**_DEFAULTS, **self._settings}
         retries: Any = _RETRIES
         with self._failing(""):
-            return S3Store(bucket, prefix=prefix or None, config=config, retry_config=retries)
+            return self._provider.open(bucket, prefix=prefix or None, config=config, retry_config=retries)
 
     def _look(self, path: str) -> bytes | None:
         try:
@@ -191,8 +182,8 @@ class ObjectStore:
             # What follows the first line is for who debugs the library.
             reason = str(error).partition("\n")[0]
             raise StoreError(
-                f"{self._url}/{path}: {reason}. See to the store, its address and its credentials (AWS_… in the "
-                "environment, or the store's settings), then start again."
+                f"{self._url}/{path}: {reason}. See to the store, its address and its credentials "
+                f"({self._provider.variables} in the environment, or the store's settings), then start again."
             ) from error
 
 
@@ -225,18 +216,3 @@ class _Reader(io.RawIOBase):
         into[:length] = self._store.range(self._path, self._position, length)
         self._position += length
         return length
-
-
-def _resolved(settings: Mapping[str, str]) -> dict[str, str]:
-    """With what workers elsewhere cannot know; credentials they have from their own environment, or are given."""
-    found = {}
-    for name, variables in _FROM_ENVIRONMENT.items():
-        values = [value for variable in variables if (value := os.environ.get(variable))]
-        if values:
-            found[name] = values[0]
-    for given, value in settings.items():
-        name = given.lower().replace("-", "_").removeprefix("aws_")
-        found[_SAME.get(name, name)] = value
-    if found.get("endpoint", "").startswith("http://"):
-        found.setdefault("allow_http", "true")
-    return found

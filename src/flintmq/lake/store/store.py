@@ -80,18 +80,29 @@ class Store(Protocol):
 
 
 def open_store(url: str, settings: Mapping[str, str] | None = None) -> Store:
-    """Of a folder's path, `file://…` or `s3://…`; settings are named as in AWS_… variables, without AWS_."""
+    """Of a folder's path, `file://…`, `s3://…`, `gs://…` or `az://…`.
+
+    Settings are named as the provider's variables, without their prefix: `AWS_REGION` is `region`.
+    """
     from flintmq.lake.store.local import LocalFileStore
-    from flintmq.lake.store.objects import ObjectStore
 
     scheme, separator, rest = url.partition("://")
     if not separator:
         return LocalFileStore(os.path.abspath(os.path.expanduser(url)))
     if scheme == "file":
         return LocalFileStore(os.path.abspath("/" + rest.lstrip("/")))
-    if scheme in ("s3", "s3a"):
-        return ObjectStore(f"s3://{rest.rstrip('/')}", settings or {})
-    raise StoreError(f"{url}: there is no store for {scheme}://; give a folder's path or s3://BUCKET/PREFIX.")
+    # Only where it is needed: a directory does without the library.
+    from flintmq.lake.store.objects import ObjectStore
+    from flintmq.lake.store.providers import normalized, provider_of
+
+    provider = provider_of(scheme)
+    if provider is None:
+        raise StoreError(
+            f"{url}: there is no store for {scheme}://; give a folder's path, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX "
+            "or az://CONTAINER/PREFIX."
+        )
+    address, given = normalized(provider, rest, settings or {})
+    return ObjectStore(address, given, provider)
 
 
 def join(url: str, *names: str) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog, load_catalog
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from flintmq.lake.store.providers import provider_of
 from flintmq.lake.store.store import Store, join, open_store
 from flintmq.lake.tables.table import TableError
 
@@ -22,15 +23,6 @@ _SQLITE: Final = "sqlite:///"
 _WAIT_SECONDS: Final = 30
 """For another writer's lock on the file."""
 _ATTEMPTS: Final = 3
-_NAMES: Final = {
-    "endpoint": "s3.endpoint",
-    "region": "s3.region",
-    "access_key_id": "s3.access-key-id",
-    "secret_access_key": "s3.secret-access-key",
-    "session_token": "s3.session-token",
-    "token": "s3.session-token",
-    "virtual_hosted_style_request": "s3.force-virtual-addressing",
-}
 
 
 def open_catalog(root: str, name: str | None, settings: Mapping[str, str] | None = None) -> Catalog:
@@ -55,8 +47,12 @@ def open_catalog(root: str, name: str | None, settings: Mapping[str, str] | None
 
 
 def location_of(url: str) -> str:
-    """As a URL, whoever reads it later."""
-    return url if "://" in url else f"file://{url}"
+    """As a URL that pyiceberg knows, whoever reads it later."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return f"file://{url}"
+    provider = provider_of(scheme)
+    return url if provider is None else f"{provider.iceberg_scheme}://{rest}"
 
 
 def _sqlite(file: str, properties: Mapping[str, str]) -> Catalog:
@@ -77,4 +73,12 @@ def _sqlite(file: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _io_properties(store: Store) -> dict[str, str]:
-    return {_NAMES[name]: value for name, value in store.settings.items() if name in _NAMES}
+    provider = provider_of(store.url.partition("://")[0]) if "://" in store.url else None
+    if provider is None:
+        return {}
+    settings = store.settings
+    names = provider.iceberg_names
+    return {
+        **{names[name]: value for name, value in settings.items() if name in names},
+        **provider.iceberg_properties(settings),
+    }
