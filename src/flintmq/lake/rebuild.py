@@ -1,6 +1,6 @@
 """`lake rebuild`: all rows of a table made anew from its topic, beside the old ones, then swapped in one commit.
 
-    rebuild(session, options, allow_gaps=False)
+    rebuild(spark, options)
 
     mark the table → write all files beside the old ones → one commit: old files out, new ones in → the quarantine
 
@@ -13,7 +13,7 @@ counted first, and nothing is changed unless that is allowed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,13 @@ from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.quarantine.mark import REPLAYED
 from flintmq.lake.store.store import Store, StoreError, open_store
+from flintmq.lake.syncing.column_notes import BACKFILL, EXTRA_FIELDS, with_extra_fields
 from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, Decoding, SyncOptions
-from flintmq.lake.syncing.planner import SyncError, SyncGap, SyncPlanner, SyncRequest, range_of
+from flintmq.lake.syncing.planner import SyncError, SyncGap, SyncPlanner, SyncRequest, range_of, total_bytes
 from flintmq.lake.syncing.quarantine import PENDING, PendingQuarantine, Quarantine, with_pending
 from flintmq.lake.syncing.range_runner import RangeResult, RangeRunner, RangeWork
 from flintmq.lake.syncing.range_writer import FileLayout, RangeTarget, WrittenRange
-from flintmq.lake.syncing.synced_table import quarantine_of, table_of
+from flintmq.lake.syncing.synced_table import extra_records, quarantine_of, table_of
 from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, TableDecoding, kept_decoding
 from flintmq.lake.tables.commit_log import new_id
 from flintmq.lake.tables.data_file import DataFile
@@ -44,6 +45,8 @@ from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableSt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from flintmq.spark.lazy_session import LazySession
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +62,7 @@ class RebuildReport:
 
 
 def rebuild(
-    session: Callable[[], SparkSession],
+    spark: SparkSession | LazySession,
     options: SyncOptions,
     *,
     decoding: Decoding | None = None,
@@ -71,7 +74,7 @@ def rebuild(
     Without `options.allow_gaps`, SyncGap if rows would be lost.
     """
     with client_of(options.source) as client:
-        return _Rebuild(session, options, decoding, client, on_progress, limits).run()
+        return _Rebuild(spark, options, decoding, client, on_progress, limits).run()
 
 
 class _Restart(Exception):
@@ -81,7 +84,7 @@ class _Restart(Exception):
 class _Rebuild:
     def __init__(
         self,
-        session: Callable[[], SparkSession],
+        spark: SparkSession | LazySession,
         options: SyncOptions,
         decoding: Decoding | None,
         client: ClusterClient,
@@ -89,7 +92,7 @@ class _Rebuild:
         limits: SyncLimits,
     ) -> None:
         (self._topic,) = options.topics
-        self._session = session
+        self._spark = spark
         self._client = client
         self._on_progress = on_progress
         self._limits = limits
@@ -120,7 +123,7 @@ class _Rebuild:
         check_partitioning(self._state().partitioning, self._decoding.first(topic).schema)
         rebuilding = self._mark()
         done: _Written | None = None
-        with RangeRunner(self._session()) as runner:
+        with RangeRunner(self._spark) as runner:
             for _ in range(self._limits.replans_max):
                 target = self._target(topic, self._state(), rebuilding)
                 if done is not None and done.target.digest != target.digest:
@@ -235,7 +238,9 @@ class _Rebuild:
             written: list[WrittenRange] = []
             if plan.tasks:
                 work = [RangeWork(task, 0) for task in plan.tasks]
-                results = runner.run(work, [done.target], on_progress=self._on_progress)
+                results = runner.run(
+                    work, [done.target], work_bytes=total_bytes([plan]), on_progress=self._on_progress
+                )
                 self._check(results)
                 written = [one.written for one in results if one.written is not None]
             done = replace(
@@ -280,10 +285,11 @@ class _Rebuild:
         lost = self._check_lost(topic, done.starts)
         poison = tuple(file for one in done.written for file in one.poison)
         added = [file for one in done.written for file in one.rows]
-        gone = (REBUILDING, REPLAYED, PENDING)
+        gone = (REBUILDING, REPLAYED, PENDING, BACKFILL, EXTRA_FIELDS)
         properties = {name: value for name, value in state.properties.items() if name not in gone}
         # Another id: the same mark may have served a rebuild that was killed, with other records in quarantine.
         properties |= {DECODING_PROPERTY: self._decoding.text, REBUILT: new_id()}
+        properties = with_extra_fields(properties, extra_records(done.written), ())
         pending = PendingQuarantine(self._topic, progress, poison) if poison else None
         try:
             after = self._table.commit(

@@ -23,6 +23,7 @@ from flintmq.lake.quarantine.open import open_quarantined
 from flintmq.lake.quarantine.replay import replay_quarantined
 from flintmq.lake.rebuild import RebuildReport, rebuild
 from flintmq.lake.store.store import open_store
+from flintmq.lake.syncing.column_notes import extra_fields, open_backfill
 from flintmq.lake.syncing.options import make_options
 from flintmq.lake.syncing.planner import SyncGap
 from flintmq.lake.tables.table import TableError
@@ -57,7 +58,7 @@ def rebuilt(
         **(anew or {}),
         **more,
     )
-    return rebuild(lambda: lake.spark, options, decoding=options.decoding if anew else None)
+    return rebuild(lake.spark, options, decoding=options.decoding if anew else None)
 
 
 def check_audit(lake: Lake, topic: str, format: str = "parquet") -> None:
@@ -335,7 +336,7 @@ def test_a_replay_that_was_not_complete_takes_nothing_from_a_rebuilt_quarantine(
     with monkeypatch.context() as patched:
         dying(("flintmq.lake.quarantine.table:QuarantineTable.complete", False, 2), patched)
         with pytest.raises(Killed):
-            replay_quarantined(lambda: lake.spark, source)
+            replay_quarantined(lake.spark, source)
     rebuilt(lake, topic, anew={"decode": "json", "schema": "id long, name string not null"})
     lake.sync(topic, decode="json")
     assert ids(lake, topic) == [0, 2]
@@ -382,3 +383,18 @@ def test_the_command_rebuilds_and_refuses_in_words(
     assert (done.exit_code, "--allow-gaps" in done.stderr) == (1, True)
     with pytest.raises(TableError, match="leave --quarantine out"):
         rebuilt(lake, topic, quarantine="topic:elsewhere")
+
+
+def test_columns_that_older_rows_lacked_are_there_and_fields_are_counted_anew(
+    lake: Lake, topics: Topics, topic: str
+) -> None:
+    topics.create(topic)
+    topics.write(topic, [record(0, name="n", note="x"), record(1, note="y")])
+    lake.sync(topic, decode="json", schema="id long")
+    lake.sync(topic, decode="json", schema="id long, name string")
+    assert open_backfill(lake.state(topic)) != {}
+    rebuilt(lake, topic)
+    state = lake.state(topic)
+    assert (open_backfill(state), extra_fields(state)) == ({}, {"note": 2})
+    assert [row["name"] for row in lake.rows(topic)] == ["n", None]
+    check_audit(lake, topic)

@@ -116,7 +116,7 @@ def command(
         click.confirm(f"Make all rows of {table_of(options, topic).location} anew?", abort=True, err=True)
     with Progress("writing") as progress:
         done = rebuild(
-            lambda: open_session(master, remote),
+            open_session(master, remote),
             options,
             decoding=options.decoding if is_decoded_anew else None,
             on_progress=progress.tell_pieces,
