@@ -144,7 +144,7 @@ class Killed(Exception):
 
 
 def in_processes(step: str, count: int) -> Callable[..., list[Any]]:
-    def run(spark: object, tasks: Sequence[Any], do: object, kind: object) -> list[Any]:
+    def run(spark: object, tasks: Sequence[Any], do: object, kind: object, **_: object) -> list[Any]:
         results = []
         for task in tasks:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
