@@ -4,8 +4,8 @@
 
 A broker of its own, a topic of a few records, tables in a temporary folder. `--spark` also measures a sync of one row
 on a Spark of its own (`--master`), and a sync on the session of `flintmq spark up`, of a topic with more partitions
-than a command takes on without Spark. Wall-clock seconds, the best of the rounds: run it on a machine that does nothing
-else.
+than a command takes on without Spark. Wall-clock seconds, the best of the rounds: run it on a machine that does
+nothing else.
 """
 
 from __future__ import annotations

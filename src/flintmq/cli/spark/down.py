@@ -12,9 +12,9 @@ from flintmq.cli.common.exit_codes import LOCAL_CODES
 
 @click.command("down", cls=Command, examples=("flintmq spark down",), exit_codes=LOCAL_CODES)
 def command() -> None:
-    """End the session that `flintmq spark up` keeps, and wait until its processes are gone.
+    """End the session that `flintmq spark up` keeps.
 
-    Work under way fails; what it has not committed the next command does again.
+    Waits until its processes are gone. Work under way fails; what it has not committed the next command does again.
     """
     from flintmq.spark.warm.control import down
 

@@ -13,8 +13,8 @@ COMMANDS = {
     "up": CommandEntry(
         "flintmq.cli.spark.up", "Start Spark in the background, for the commands that come after."
     ),
-    "down": CommandEntry("flintmq.cli.spark.down", "End the session that `up` keeps."),
-    "status": CommandEntry("flintmq.cli.spark.status", "Show the session that `up` keeps."),
+    "down": CommandEntry("flintmq.cli.spark.down", "End the session that `flintmq spark up` keeps."),
+    "status": CommandEntry("flintmq.cli.spark.status", "Show the session that `flintmq spark up` keeps."),
     "env": CommandEntry(
         "flintmq.cli.spark.env", "Print the environment for Spark's own programs, for a shell to run."
     ),

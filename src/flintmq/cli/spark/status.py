@@ -22,9 +22,10 @@ from flintmq.cli.common.output import duration_text, print_json, size, time_of
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show the session that `flintmq spark up` keeps: process, port, age, time without work, memory.
+    """Show the session that `flintmq spark up` keeps.
 
-    Says too whether commands from this environment may use it, and if not, what differs.
+    Its process, port, age, time without work and memory; and whether commands from this environment may use it, or
+    what differs if not.
     """
     from flintmq.spark.warm.client import find_warm_session
     from flintmq.spark.warm.memory import tree_memory_bytes
