@@ -80,10 +80,11 @@ def command(
     remote: str | None,
     as_json: bool,
 ) -> None:
-    """Write the rows of a table to a topic, with keys, headers, timestamps and partitions as they were.
+    """Write the rows of a table to a topic as they were, or quarantined records to their table.
 
-    Each row comes once, for readers that read committed. A replay that was stopped or killed is continued by the same
-    command; what was synced since then comes too.
+    To a topic, rows come with their keys, headers, timestamps and partitions, once each for readers that read
+    committed. A replay that was stopped or killed is continued by the same command; what was synced since then comes
+    too.
 
     With --quarantined nothing is written to a topic: records of the quarantine table that the table's schema accepts
     by now become rows of the table, once each, at their places by offset. The others stay where they are.

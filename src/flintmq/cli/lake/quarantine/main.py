@@ -19,7 +19,8 @@ COMMANDS = {
 command = LazyGroup(
     name="quarantine",
     entries=COMMANDS,
-    help="List, show and discard records that could not be decoded. lake replay --quarantined brings them back.",
+    help="List, show and discard records that could not be decoded.\n\n"
+    "flintmq lake replay --quarantined brings those back that can be decoded by now.",
     epilog="\b\nExamples:\n  flintmq lake quarantine list orders --to /srv/lake\n"
     "  flintmq lake quarantine show orders 1:716 --to /srv/lake\n"
     "  flintmq lake quarantine discard orders 1:716 --to /srv/lake",
