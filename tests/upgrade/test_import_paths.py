@@ -39,7 +39,7 @@ NO_MODULES = re.compile(
     r"flintmq\.(attempt|checkpoint|error|lost|offset|partition|replays|step|topic)"
     r"|flintmq\.lake\.(error|offset|partition|timestamp|topic)"
     # Properties of tables and of their files.
-    r"|flintmq\.(backfill|bucket|fields\.extra|inputs|kind|partitioning|shape|progress\.\w+|quarantine\.pending)"
+    r"|flintmq\.(backfill|bucket|fields\.extra|inputs|kind|partitioning|rebuilding|shape|progress\.\w+|quarantine\.\w+)"
     # Runs only inside a shell, which defines names that it uses (tests/spark/test_clusters.py runs it).
     r"|flintmq\.spark\.shell_startup"
     # A table of an Iceberg catalog, a service, and loggers that tests make up.

@@ -150,5 +150,5 @@ def test_of_an_empty_table_nothing_can_be_said(place: TableLocation) -> None:
 
 
 def test_without_a_table_nothing_is_deleted(place: TableLocation) -> None:
-    with pytest.raises(TableError, match=r"no .* table"):
+    with pytest.raises(TableError, match=r"There is no .* table"):
         clean(place.table, place.store)

@@ -163,5 +163,5 @@ def test_a_file_whose_rows_are_not_those_counted_is_not_merged(spark: SparkSessi
 
 def test_without_a_table_there_is_nothing_to_merge(spark: SparkSession, tmp_path: Path) -> None:
     table: Table = open_table(str(tmp_path), "nowhere", Format.PARQUET)
-    with pytest.raises(TableError, match=r"no .* table"):
+    with pytest.raises(TableError, match=r"There is no .* table"):
         compact(spark, table, open_store(table.location))

@@ -99,7 +99,7 @@ def test_who_is_killed_at_any_step_is_made_up_for(
             check(lake, topic, format, end)
         lake.sync(topic, format=format, decode="json", schema=MILD)
         check(lake, topic, format, end)
-    replay_quarantined(lambda: lake.spark, open_quarantined(lake.root, topic, format))
+    replay_quarantined(lake.spark, open_quarantined(lake.root, topic, format))
     check(lake, topic, format, end)
     assert len(lake.rows(topic, format)) == end // 4 * 3
 
@@ -112,11 +112,11 @@ def test_records_in_a_bucket_are_replayed_and_a_table_is_rebuilt_there(
     remote = Lake(spark, lake.address, f"s3://{BUCKET}/repair-{format}", settings=s3.settings)
     write_some(remote, topics, topic, format, 0)
     source = open_quarantined(remote.root, topic, format, settings=remote.settings)
-    done = replay_quarantined(lambda: spark, source)
+    done = replay_quarantined(spark, source)
     assert (done.replayed, done.left) == (1, 1)
     check(remote, topic, format, 4)
     options = make_options(
         [topic], to=remote.root, format=format, bootstrap_servers=lake.address, store=remote.settings
     )
-    assert rebuild(lambda: spark, options).rows == 3
+    assert rebuild(spark, options).rows == 3
     check(remote, topic, format, 4)

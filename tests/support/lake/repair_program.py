@@ -41,11 +41,11 @@ def main(operation: str, address: str, topic: str, root: str, format: str, step:
     settings: dict[str, object] = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
     spark = session(settings, master="local[2]")
     if operation == "replay":
-        replay_quarantined(lambda: spark, open_quarantined(root, topic, format))
+        replay_quarantined(spark, open_quarantined(root, topic, format))
     else:
         options = make_options([topic], to=root, format=format, bootstrap_servers=address)
         decoding = replace(Decoding(kind="json"), schema=MILD)
-        rebuild(lambda: spark, options, decoding=decoding)
+        rebuild(spark, options, decoding=decoding)
 
 
 if __name__ == "__main__":

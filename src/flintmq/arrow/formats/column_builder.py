@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from flintmq.arrow.formats.decoder import DecodedValues, RowError, Values
-from flintmq.arrow.formats.value_errors import Column, value_error
+from flintmq.arrow.formats.value_errors import ColumnPath, value_error
 
 Convert = Callable[[Any], Any]
 
@@ -194,18 +194,18 @@ def _nulls(values: Sequence[Any]) -> pa.Array | None:
     return pa.array(nulls, pa.bool_()) if any(nulls) else None
 
 
-def _refusing(column: StructColumn, one: Any) -> Column | None:
+def _refusing(column: StructColumn, one: Any) -> ColumnPath | None:
     """The column that cannot hold its part of an object; None if all can, each for itself."""
     for field in column.fields:
         try:
             values = field.getter([one])
         except REFUSALS:
-            return Column(field.name, field.column.type)
+            return ColumnPath(field.name, field.column.type)
         try:
             field.column.array(values)
         except REFUSALS:
             found = _refusing(field.column, values[0]) if isinstance(field.column, StructColumn) else None
             if found is None:
-                return Column(field.name, field.column.type)
-            return Column(f"{field.name}.{found.name}", found.type)
+                return ColumnPath(field.name, field.column.type)
+            return ColumnPath(f"{field.name}.{found.name}", found.type)
     return None

@@ -53,7 +53,7 @@ _TRUNCATED: Final = "Input data was truncated"
 _STEP: Final = re.compile(r"\[(?:\d+|\.\.\.)\]")
 
 
-class Column(NamedTuple):
+class ColumnPath(NamedTuple):
     """A column, or a field inside of one."""
 
     name: str
@@ -66,7 +66,7 @@ class Column(NamedTuple):
         return "the column" if self.type is None else type_name(self.type)
 
 
-def value_error(why: Exception, columns: pa.StructType, *, column: Column | None = None) -> str:
+def value_error(why: Exception, columns: pa.StructType, *, column: ColumnPath | None = None) -> str:
     """Say what is wrong with a value. `column` is the one that could not hold it, where only the caller knows."""
     text = str(why).strip() or type(why).__name__
     said = _unreadable(why, text) or (_misfit(text, column) if column else _reader_error(text, columns))
@@ -122,7 +122,7 @@ def _reader_error(text: str, columns: pa.StructType) -> str:
     return f"{column.name}: {text}"
 
 
-def _misfit(text: str, column: Column) -> str:
+def _misfit(text: str, column: ColumnPath) -> str:
     """What Arrow says of a value that its column cannot hold."""
     if column.type is not None and pa.types.is_decimal(column.type):
         digits = "decimal places" if text.startswith("Rescaling") else "digits"
@@ -137,7 +137,7 @@ def _kind(name: str) -> str:
     return _KINDS.get(name, name)
 
 
-def _column_at(path: str, columns: pa.StructType) -> Column:
+def _column_at(path: str, columns: pa.StructType) -> ColumnPath:
     """Follow `$.a.b[1].c`. Names may have dots: the longest name that fits is the one."""
     name = path.removeprefix("$").removeprefix(".")
     kind: pa.DataType | None = columns
@@ -146,14 +146,14 @@ def _column_at(path: str, columns: pa.StructType) -> Column:
         if pa.types.is_struct(kind):
             there = [one for one in kind if rest == f".{one.name}" or _begins(rest, one.name)]
             if not there:
-                return Column(name, None)
+                return ColumnPath(name, None)
             chosen = max(there, key=lambda one: len(one.name))
             kind, rest = chosen.type, rest[1 + len(chosen.name) :]
         elif step := _STEP.match(rest):
             kind, rest = _inner(kind), rest[step.end() :]
         else:
-            return Column(name, None)
-    return Column(name, kind)
+            return ColumnPath(name, None)
+    return ColumnPath(name, kind)
 
 
 def _begins(rest: str, name: str) -> bool:
