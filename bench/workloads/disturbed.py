@@ -36,7 +36,7 @@ def _flushing(target: Target) -> list[Figure]:
         driver = Driver([(connection, client.answered), (other, flusher.answered)])
         connection.send(client.next())
         other.send(flusher.next())
-        driver.run(lambda: len(took) >= requests)
+        driver.run(lambda: len(took) >= requests and len(flushes) > 0)
     return [*latencies(took, name="request"), *latencies(flushes, name="flushed batch")]
 
 

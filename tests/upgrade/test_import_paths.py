@@ -37,9 +37,10 @@ SOURCES = ROOT / "src"
 NO_MODULES = re.compile(
     # Headers of dead letters and of quarantined records.
     r"flintmq\.(attempt|checkpoint|error|lost|offset|partition|replays|step|topic)"
-    r"|flintmq\.lake\.(error|offset|partition|timestamp|topic)"
+    r"|flintmq\.lake\.(error|offset|partition|table|timestamp|topic)"
     # Properties of tables and of their files.
-    r"|flintmq\.(backfill|bucket|fields\.extra|inputs|kind|partitioning|rebuilding|shape|progress\.\w+|quarantine\.\w+)"
+    r"|flintmq\.(backfill|bucket|dropped|fields\.extra|inputs|kind|partitioning|rebuilding|rebuilt|shape)"
+    r"|flintmq\.(progress|quarantine)\.\w+"
     # Runs only inside a shell, which defines names that it uses (tests/spark/test_clusters.py runs it).
     r"|flintmq\.spark\.shell_startup"
     # A table of an Iceberg catalog, a service, and loggers that tests make up.

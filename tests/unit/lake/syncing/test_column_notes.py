@@ -25,10 +25,10 @@ def state(properties: dict[str, str]) -> TableState:
 
 
 def test_fields_add_up_until_they_become_columns() -> None:
-    kept = with_extra_fields({"flintmq.other": "x"}, {"a": 2, "b": 1}, ())
+    kept = with_extra_fields({"flintmq.shape": "x"}, {"a": 2, "b": 1}, ())
     kept = with_extra_fields(kept, {"a": 3, "c": 1}, {"b"})
     assert extra_fields(state(kept)) == {"a": 5, "c": 1}
-    assert with_extra_fields(kept, {}, {"a", "c"}) == {"flintmq.other": "x"}
+    assert with_extra_fields(kept, {}, {"a", "c"}) == {"flintmq.shape": "x"}
 
 
 def test_a_column_is_open_in_all_rows_that_are_there_and_closed_partition_by_partition() -> None:
