@@ -86,16 +86,23 @@ def azure() -> Iterator[AzureServer]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Lake:
-    from support.lake.synced_lake import Lake
+def lake(request: pytest.FixtureRequest, broker: BrokerProcess, tmp_path: Path) -> Lake:
+    """With Spark, unless the module says WITHOUT_SPARK = True: then work is done as commands do little of it."""
+    from support.lake.synced_lake import Lake, without_spark
 
+    spark = without_spark() if _is_without_spark(request.module) else request.getfixturevalue("spark")
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One session for all that need one, and time for it to start on a busy machine."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        names = getattr(item, "fixturenames", ())
+        if "spark" in names or ("lake" in names and not _is_without_spark(getattr(item, "module", None))):
             item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))
+
+
+def _is_without_spark(module: object) -> bool:
+    return bool(getattr(module, "WITHOUT_SPARK", False))

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="toolchain: pyspark, of flintmq[spark]")
 pytest.importorskip("obstore", reason="toolchain: obstore, of flintmq[spark]")
 
+from flintmq.spark.lazy_session import session_of
 from support.broker.broker_process import BrokerProcess
 from support.lake.synced_lake import FORMATS, Lake, Rows, ordered
 from support.spark.spark_topics import TIME_MS, Topics
@@ -57,7 +58,7 @@ def official(spark: SparkSession, mixed_lake: dict[str, Lake]) -> Rows:
 
 def by_spark(lake: Lake, format: str) -> Rows:
     paths = [f"{lake.root}/{TOPIC}/{path}" for path in lake.paths(TOPIC, format)]
-    return ordered(lake.spark.read.parquet(*paths).toArrow().to_pylist())
+    return ordered(session_of(lake.spark).read.parquet(*paths).toArrow().to_pylist())
 
 
 def by_its_own(lake: Lake, format: str) -> Rows:

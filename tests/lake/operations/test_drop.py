@@ -24,9 +24,11 @@ from support.lake.data_files import TOPIC
 from support.lake.deaths import Killed, dying
 from support.lake.s3_server import BUCKET, S3Server
 from support.lake.sync_program import COMMITS
-from support.lake.synced_lake import FORMATS, Lake
+from support.lake.synced_lake import FORMATS, Lake, without_spark
 from support.lake.table_location import TableLocation
 from support.spark.spark_topics import TIME_MS, Topics
+
+WITHOUT_SPARK = True
 
 
 def opened(place: TableLocation) -> OpenedTable:
@@ -135,7 +137,7 @@ def _die_at_unlink(patched: pytest.MonkeyPatch, count: int) -> None:
 
 
 @pytest.mark.parametrize("format", list(Format))
-def test_nobody_commits_to_a_table_that_is_being_dropped(spark: Any, tmp_path: Path, format: Format) -> None:
+def test_nobody_commits_to_a_table_that_is_being_dropped(tmp_path: Path, format: Format) -> None:
     place = TableLocation(tmp_path, format)
     place.fill([2])
     other = again(place)
@@ -144,7 +146,7 @@ def test_nobody_commits_to_a_table_that_is_being_dropped(spark: Any, tmp_path: P
     with pytest.raises((Conflict, TableDropped)):
         other.table.commit(TableChange(base=planned, properties=planned.properties))
     with pytest.raises(TableDropped, match="flintmq lake drop"):
-        compact(spark, again(place).table, place.store)
+        compact(without_spark(), again(place).table, place.store)
     with pytest.raises(TableDropped):
         again(place).table.state()
     # Two at once.

@@ -33,6 +33,8 @@ from support.lake.sync_program import COMMITS
 from support.lake.synced_lake import FORMATS, Lake
 from support.spark.spark_topics import TIME_MS, Topics
 
+WITHOUT_SPARK = True
+
 STRICT = "id long, name string not null"
 MILD = "id long, name string"
 """Takes records that STRICT does not."""

@@ -33,6 +33,8 @@ from support.lake.sync_program import COMMITS
 from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
 
+WITHOUT_SPARK = True
+
 SCHEMA = "id long, name string"
 BAD = (b"bad", b"{", TIME_MS, ())
 

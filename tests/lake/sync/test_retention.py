@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from click.testing import CliRunner, Result
 
@@ -13,11 +12,10 @@ from flintmq.client.admin.groups import committed_offsets, delete_group, set_off
 from flintmq.client.admin.topics import EARLIEST, alter_topic, offsets
 from flintmq.lake.limits import SyncLimits
 from support.broker.broker_process import BrokerProcess
-from support.lake.synced_lake import Lake
+from support.lake.synced_lake import Lake, without_spark
 from support.spark.spark_topics import Topics, numbered
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+WITHOUT_SPARK = True
 
 SMALL = {"segment.bytes": "300"}
 
@@ -38,7 +36,7 @@ def start_of(topics: Topics, topic: str) -> int:
 
 
 def test_a_synced_table_holds_retention_back_until_it_has_the_records(
-    spark: SparkSession, broker: BrokerProcess, topics: Topics, topic: str, lake: Lake
+    broker: BrokerProcess, topics: Topics, topic: str, lake: Lake
 ) -> None:
     topics.create(topic, configs={**SMALL, "flint.lake.hold": str(1 << 20)})
     write_segments(topics, topic, 0, 2)
@@ -66,7 +64,7 @@ def test_a_synced_table_holds_retention_back_until_it_has_the_records(
 
 
 def test_a_sync_that_finds_nothing_new_publishes_again(
-    spark: SparkSession, broker: BrokerProcess, topics: Topics, topic: str, lake: Lake
+    broker: BrokerProcess, topics: Topics, topic: str, lake: Lake
 ) -> None:
     """A group expires if nobody commits to it, and one of an older version does not name its table."""
     topics.create(topic)
@@ -90,12 +88,10 @@ def test_a_sync_that_finds_nothing_new_publishes_again(
         assert committed_offsets(topics.client, group) == expected
 
 
-def test_a_broker_without_room_for_metadata_still_shows_the_lag(
-    spark: SparkSession, tmp_path: Path, topic: str
-) -> None:
+def test_a_broker_without_room_for_metadata_still_shows_the_lag(tmp_path: Path, topic: str) -> None:
     settings = ("--set", "offset.metadata.max.bytes=5")
     with BrokerProcess(tmp_path / "data", settings) as broker, Topics(broker.address) as topics:
         topics.create(topic)
         topics.write(topic, numbered(0, 5))
-        Lake(spark, broker.address, str(tmp_path / "lake")).sync(topic)
+        Lake(without_spark(), broker.address, str(tmp_path / "lake")).sync(topic)
         assert committed_offsets(topics.client, f"lake-{topic}") == {(topic, 0): (5, "")}

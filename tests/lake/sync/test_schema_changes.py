@@ -23,6 +23,8 @@ from flintmq.records.record import NewRecord
 from support.lake.synced_lake import FORMATS, Lake
 from support.spark.spark_topics import TIME_MS, Topics
 
+WITHOUT_SPARK = True
+
 COLUMNS = "id long"
 
 

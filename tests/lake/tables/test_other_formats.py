@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from support.lake.s3_server import S3Server
 
 
+WITHOUT_SPARK = True
+
+
 @pytest.mark.parametrize("format", Format)
 @pytest.mark.parametrize("asked", Format)
 def test_a_table_of_another_format_is_named(tmp_path: Path, format: Format, asked: Format) -> None:

@@ -24,6 +24,7 @@ from flintmq.lake.syncing.sync import Sync, SyncOutcome
 from flintmq.lake.tables.factory import NAMESPACE, open_table
 from flintmq.lake.tables.iceberg.catalogs import open_catalog
 from flintmq.lake.tables.table import Table, TableState
+from flintmq.spark.lazy_session import LazySession
 from support.lake.engines import read_plain
 from support.spark.spark_direct import Direct
 
@@ -37,7 +38,7 @@ FORMATS = ("parquet", "iceberg", "delta")
 class Lake:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | LazySession,
         address: str,
         root: str,
         *,
@@ -102,6 +103,15 @@ class Lake:
             # pyiceberg 0.12 reads an empty list where a list is null.
             rows = [{**row, "headers": row["headers"] or None} if "headers" in row else row for row in rows]
         return ordered(rows)
+
+
+def without_spark() -> LazySession:
+    """For work that is little enough to be done in this process; more of it fails the test."""
+
+    def refuse() -> SparkSession:
+        raise AssertionError("the work is too much to be done without Spark")
+
+    return LazySession(refuse, is_optional=True)
 
 
 def topic_rows(address: str, topic: str, **options: Any) -> Rows:
