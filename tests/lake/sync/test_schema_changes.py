@@ -243,6 +243,7 @@ def test_a_column_that_another_engine_added_stays_and_may_be_named(
         ({"decode": "avro", "schema": "{}", "evolve": "add"}, "--schema"),
         ({"decode": "avro", "registry": "http://127.0.0.1:1", "evolve": "warn"}, "add or fail"),
         ({"decode": "avro", "schema": "{}", "rest": "others"}, "--rest"),
+        ({"decode": "json", "evolve": "fail", "rest": "others"}, "exclude each other"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], words: str) -> None:

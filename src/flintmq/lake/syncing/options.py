@@ -148,6 +148,8 @@ def make_options(
     }
     if decode == RAW and (given := [name for name, value in about_decoding.items() if value]):
         raise ConfigurationError(f"{given[0]} is about decoding; say with --decode how values are to be read")
+    if rest and evolve == Evolve.FAIL:
+        raise ConfigurationError("--evolve fail and --rest exclude each other; give one of them")
     if schema and registry:
         raise ConfigurationError("--schema and --registry exclude each other; give one of them")
     text, file = (None, None) if schema is None else _schema(schema, decode)
