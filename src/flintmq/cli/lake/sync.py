@@ -219,7 +219,7 @@ def _show(commit: TableCommit, *, as_json: bool) -> None:
     if commit.extra:
         from flintmq.arrow.formats.extra_fields import described
 
-        note(f"fields without a column: {described(commit.extra)}; see --schema, --evolve and --rest")
+        click.echo(f"fields without a column: {described(commit.extra)}; see --schema, --evolve and --rest")
 
 
 @contextmanager
