@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+WITHOUT_SPARK = True
+
+
 class Lines:
     """Commands of the lake, with where it is."""
 

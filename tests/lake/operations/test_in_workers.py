@@ -15,9 +15,10 @@ from flintmq.lake.backfill.backfill import backfill
 from flintmq.lake.quarantine.open import open_quarantined
 from flintmq.lake.quarantine.replay import replay_quarantined
 from flintmq.lake.rebuild import rebuild
+from flintmq.lake.replay.replay import replay
 from flintmq.lake.syncing.options import make_options
-from support.lake.synced_lake import Lake
-from support.spark.spark_topics import TIME_MS, Topics
+from support.lake.synced_lake import Lake, topic_rows
+from support.spark.spark_topics import TIME_MS, Topics, numbered
 
 
 def test_a_table_is_filled_repaired_and_rebuilt_by_workers(lake: Lake, topics: Topics, topic: str) -> None:
@@ -39,3 +40,18 @@ def test_a_table_is_filled_repaired_and_rebuilt_by_workers(lake: Lake, topics: T
     assert [(row["id"], row["name"]) for row in lake.rows(topic)] == expected
     (found,) = audit(lake.spark, options)
     assert (found.is_good, found.compared) == (True, 3)
+
+
+def test_rows_are_replayed_into_a_topic_by_workers(lake: Lake, topics: Topics, topic: str) -> None:
+    topics.create(topic, partitions=2)
+    topics.create(f"{topic}-again", partitions=2)
+    for partition in range(2):
+        topics.write(topic, numbered(10 * partition, 5), partition=partition)
+    lake.sync(topic)
+    options = make_options([topic], to=lake.root, bootstrap_servers=lake.address)
+    assert replay(lake.spark, options, to_topic=f"{topic}-again").rows == 10
+    replayed = topic_rows(lake.address, f"{topic}-again")
+    written = topic_rows(lake.address, topic)
+    assert [(row["partition"], row["key"], row["value"]) for row in replayed] == [
+        (row["partition"], row["key"], row["value"]) for row in written
+    ]

@@ -28,6 +28,9 @@ from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 
 
+WITHOUT_SPARK = True
+
+
 def replayed(lake: Lake, topic: str, to_topic: str, format: str = "parquet", **more: Any) -> ReplayReport:
     options = make_options(
         [topic],

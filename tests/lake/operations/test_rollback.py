@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from support.broker.broker_process import BrokerProcess
 
 
+WITHOUT_SPARK = True
+
+
 def loaded(place: TableLocation) -> Any:
     return place.catalog.load_table((NAMESPACE, TOPIC))
 
