@@ -27,7 +27,6 @@ from support.lake.synced_lake import FORMATS, Lake
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 from support.wire.mixed_topic import Writer, write_mixture
 
-
 WITHOUT_SPARK = True
 
 
