@@ -220,6 +220,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
+@pytest.mark.long
 def test_a_session_ends_by_itself_when_it_is_idle(user: User) -> None:
     done = user.run("spark", "up", "--idle", "10s")
     assert done.returncode == 0, done.stderr
