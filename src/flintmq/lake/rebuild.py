@@ -30,7 +30,7 @@ from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.quarantine.mark import REPLAYED
 from flintmq.lake.store.store import Store, StoreError, open_store
 from flintmq.lake.syncing.column_notes import BACKFILL, EXTRA_FIELDS, with_extra_fields
-from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, Decoding, SyncOptions
+from flintmq.lake.syncing.options import JSON, QUARANTINE_SUFFIX, Decoding, SyncOptions
 from flintmq.lake.syncing.planner import SyncError, SyncGap, SyncPlanner, SyncRequest, range_of, total_bytes
 from flintmq.lake.syncing.quarantine import PENDING, PendingQuarantine, Quarantine, with_pending
 from flintmq.lake.syncing.range_runner import RangeResult, RangeRunner, RangeWork
@@ -99,7 +99,7 @@ class _Rebuild:
         self._table = table_of(options, self._topic)
         self._poison_table = table_of(options, self._topic + QUARANTINE_SUFFIX)
         kept = kept_decoding(self._state())
-        self._options = replace(options, decoding=kept if decoding is None else decoding)
+        self._options = replace(options, decoding=_chosen(kept, decoding))
         self._decoding = TableDecoding(
             self._topic, self._options, client, sample_offsets_max=limits.sample_offsets_max
         )
@@ -317,6 +317,14 @@ class _Rebuild:
             quarantined=sum(one.rows for one in poison),
             lost=lost,
         )
+
+
+def _chosen(kept: Decoding, asked: Decoding | None) -> Decoding:
+    """Return how values are decoded: fields without a column stay where the table keeps them."""
+    if asked is None:
+        return kept
+    can_keep = asked.kind == JSON and asked.registry is None
+    return replace(asked, rest=kept.rest) if can_keep and asked.rest is None else asked
 
 
 @dataclass(frozen=True, slots=True)

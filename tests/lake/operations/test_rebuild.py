@@ -400,3 +400,13 @@ def test_columns_that_older_rows_lacked_are_there_and_fields_are_counted_anew(
     assert (open_backfill(state), extra_fields(state)) == ({}, {"note": 2})
     assert [row["name"] for row in lake.rows(topic)] == ["n", None]
     check_audit(lake, topic)
+
+
+def test_fields_without_a_column_stay_where_they_are_kept(lake: Lake, topics: Topics, topic: str) -> None:
+    topics.create(topic)
+    topics.write(topic, [record(0, name="n", note="x")])
+    lake.sync(topic, decode="json", schema="id long", rest="others")
+    rebuilt(lake, topic, anew={"decode": "json", "schema": "id long, name string"})
+    (row,) = lake.rows(topic)
+    assert (row["name"], json.loads(row["others"])) == ("n", {"note": "x"})
+    check_audit(lake, topic)

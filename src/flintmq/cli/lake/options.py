@@ -56,6 +56,40 @@ def place_options(command: F) -> F:
     return command
 
 
+def value_options(command: F) -> F:
+    """`registry`, `subject`, `message`, `into`: what beside the schema says how values are read."""
+    for option in (
+        click.option(
+            "--into",
+            default=None,
+            metavar="COLUMN",
+            help="One column for all that is decoded. [one for each]",
+        ),
+        click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]"),
+        click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]"),
+        click.option(
+            "--registry",
+            default=None,
+            metavar="URL",
+            help="A schema registry; values begin with a schema's id.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+quarantine_option = click.option(
+    "--quarantine",
+    default="table",
+    show_default=True,
+    metavar="table|topic:NAME",
+    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
+)
+file_size_option = click.option(
+    "--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes."
+)
+
+
 def spark_options(command: F) -> F:
     """`master`, `remote`."""
     for option in (

@@ -13,7 +13,15 @@ from flintmq.cli.common.exit_codes import REMOTE_CODES
 from flintmq.cli.common.option_values import parse_size_bytes
 from flintmq.cli.common.output import many, print_json
 from flintmq.cli.common.progress import Progress
-from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.cli.lake.options import (
+    check_installed,
+    file_size_option,
+    open_session,
+    place_options,
+    quarantine_option,
+    spark_options,
+    value_options,
+)
 
 _DECODING = ("schema", "registry", "subject", "message", "into")
 
@@ -42,25 +50,12 @@ _DECODING = ("schema", "registry", "subject", "message", "into")
     metavar="FILE|TEXT",
     help="The schema of values: a file, or for JSON a text such as 'id long'. [as in the table]",
 )
-@click.option(
-    "--registry", default=None, metavar="URL", help="A schema registry; values begin with a schema's id."
-)
-@click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]")
-@click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]")
-@click.option(
-    "--into", default=None, metavar="COLUMN", help="One column for all that is decoded. [one for each]"
-)
-@click.option(
-    "--quarantine",
-    default="table",
-    show_default=True,
-    metavar="table|topic:NAME",
-    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
-)
+@value_options
+@quarantine_option
 @click.option(
     "--allow-gaps", is_flag=True, help="Rebuild although rows are lost that the topic no longer holds."
 )
-@click.option("--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes.")
+@file_size_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @spark_options
 @json_option

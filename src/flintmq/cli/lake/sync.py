@@ -15,7 +15,15 @@ from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.option_values import parse_duration_ms, parse_size_bytes
 from flintmq.cli.common.output import many, note, size
 from flintmq.cli.common.progress import Progress
-from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
+from flintmq.cli.lake.options import (
+    check_installed,
+    file_size_option,
+    open_session,
+    place_options,
+    quarantine_option,
+    spark_options,
+    value_options,
+)
 from flintmq.effects.signals import SignalHandler
 from flintmq.errors import ConfigurationError
 
@@ -64,14 +72,7 @@ _CONTINUOUS_S = 1.0
     metavar="FILE|TEXT",
     help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: as the first records are]",
 )
-@click.option(
-    "--registry", default=None, metavar="URL", help="A schema registry; values begin with a schema's id."
-)
-@click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]")
-@click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]")
-@click.option(
-    "--into", default=None, metavar="COLUMN", help="One column for all that is decoded. [one for each]"
-)
+@value_options
 @click.option(
     "--evolve",
     type=click.Choice(EVOLVE),
@@ -91,18 +92,12 @@ _CONTINUOUS_S = 1.0
     metavar="COLUMN[:PART]",
     help="Folders by a column, or by year, month, day or hour of a time, such as timestamp:day.",
 )
-@click.option(
-    "--quarantine",
-    default="table",
-    show_default=True,
-    metavar="table|topic:NAME",
-    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
-)
+@quarantine_option
 @click.option(
     "--allow-gaps", is_flag=True, help="Go on, with a warning, when retention was faster than the sync."
 )
 @click.option("--group", default=None, help="The consumer group that shows the lag. [lake-TOPIC]")
-@click.option("--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes.")
+@file_size_option
 @click.option(
     "--metrics-file", default=None, metavar="FILE", help="Write figures for Prometheus after each sync."
 )

@@ -10,12 +10,14 @@ Both are properties of the table and change in its commits. Invariant: rows with
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from flintmq.arrow.formats.extra_fields import ExtraFields
 from flintmq.lake.tables.table import TableError, TableState, TopicProgress
+
+T = TypeVar("T")
 
 EXTRA_FIELDS: Final = "flintmq.fields.extra"
 BACKFILL: Final = "flintmq.backfill"
@@ -31,7 +33,7 @@ def extra_fields(state: TableState) -> dict[str, int]:
 
 def open_backfill(state: TableState) -> OpenRanges:
     """Return the offsets whose rows lack columns that were added later."""
-    return _read(state.properties, BACKFILL, dict[str, dict[int, tuple[int, int]]])
+    return _read(state.properties, BACKFILL, OpenRanges)
 
 
 def with_extra_fields(
@@ -71,12 +73,11 @@ def with_backfilled(
     return _with(properties, BACKFILL, ranges)
 
 
-def _read(properties: Mapping[str, str], name: str, kind: type) -> dict:  # type: ignore[type-arg]
+def _read(properties: Mapping[str, str], name: str, kind: type[dict[str, T]]) -> dict[str, T]:
     if (text := properties.get(name)) is None:
         return {}
     try:
-        found: dict = msgspec.json.decode(text, type=kind)  # type: ignore[type-arg]
-        return found
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
         raise TableError(f"The table's property {name} makes no sense ({error}); restore it") from error
 
