@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin.groups import delete_group, set_offsets
+from flintmq.client.admin.groups import delete_group, list_groups, set_offsets
 from flintmq.client.admin.maintenance import topic_health
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
@@ -199,6 +199,8 @@ def test_a_hold_outlives_a_restart(broker: Broker, client: ClusterClient) -> Non
     produce(broker, 3)
     publish(client, 1)
     broker.restart()
+    # Waits until all groups are loaded: until then a pass keeps everything.
+    assert [one.id for one in list_groups(client)] == [GROUP]
     pass_over(broker, 60)
     wait_for(lambda: start_and_end(client) == (1, 3))
     pass_over(broker)

@@ -27,7 +27,6 @@ class TcpProxy:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tcp-proxy")
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         # Set while answers may pass.
         self._answering = asyncio.Event()
@@ -77,9 +76,11 @@ class TcpProxy:
         await self._stopping.wait()
         server.close()
         self._abort_all()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A connection that was just accepted begins its task only now, so they are looked for until none is left.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
 
     def _abort_all(self) -> None:
@@ -88,9 +89,6 @@ class TcpProxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         far: asyncio.StreamWriter | None = None
         try:
             if self.target is None:
@@ -112,7 +110,6 @@ class TcpProxy:
                 if one is not None:
                     self._writers.discard(one)
                     one.transport.abort()
-            self._tasks.discard(task)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
