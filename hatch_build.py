@@ -23,7 +23,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = (
-    "flintmq/arrow/codec/record_ends.py",
+    "flintmq/arrow/codec/record_fields.py",
     "flintmq/broker/coordinator_calls.py",
     "flintmq/broker/dispatch.py",
     "flintmq/broker/fetch_sessions.py",

@@ -1,26 +1,19 @@
 """`python -m bench.columnar`: rows per CPU-second from batches to columns, in this process alone.
 
-Beside FlintMQ's decoder stands the plain reader of records, and, where numba is installed, the same decoder with a
-walk compiled by it, and what it costs a process to have that: a Spark job's workers pay it each.
+Beside FlintMQ's decoder stands the plain reader of records. With FLINTMQ_COMPILED the decoder is the compiled one.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
-from unittest.mock import patch
 
-import numpy as np
-
-from flintmq.arrow.codec import record_ends, table
+from flintmq.arrow.codec import record_fields
 from flintmq.arrow.codec.decode import COLUMNS, decode
-from flintmq.arrow.codec.record_spans import Spans
-from flintmq.arrow.codec.varints import Positions, VarintPayload
 from flintmq.records.batch import read_header
 from flintmq.records.compression import Codec
 from flintmq.records.record import Header, build_batch, records_of
@@ -57,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mib", type=int, default=8, help="data that is decoded at once (8)")
     parser.add_argument("--rounds", type=int, default=10, help="how often; the best counts (10)")
     options = parser.parse_args(arguments)
-    how = "compiled" if record_ends.IS_COMPILED else "not compiled"
-    _say(f"Million rows per CPU-second, {options.mib} MiB at once, the one-by-one walk {how}.\n")
+    how = "compiled" if record_fields.IS_COMPILED else "uncompiled"
+    _say(f"Million rows per CPU-second, {options.mib} MiB at once, {how}.\n")
     readers = _readers()
     _say(f"| {'batches':26} | " + " | ".join(f"{name:>12}" for name in readers) + " |")
     _say(f"|{'-' * 28}|" + "|".join(f"{'-' * 13}:" for _ in readers) + "|")
@@ -77,14 +70,6 @@ def _readers() -> dict[str, Callable[[bytes], object]]:
         "value": lambda data: decode(data, topic="bench", partition=0, columns=("value",)),
         "offset": lambda data: decode(data, topic="bench", partition=0, columns=("offset",)),
     }
-    if importlib.util.find_spec("numba") is not None:
-        walk = _numba_walk()
-
-        def with_numba(data: bytes) -> object:
-            with patch.object(table, "walk", walk):
-                return decode(data, topic="bench", partition=0, columns=_ALL_BUT_HEADERS)
-
-        readers["with numba"] = with_numba
     return readers
 
 
@@ -101,44 +86,6 @@ def _read_plainly(data: bytes) -> object:
             times.append(record.timestamp)
         position += size
     return columns
-
-
-def _numba_walk() -> Callable[[VarintPayload, Positions, Positions, Positions], Spans]:
-    """The same walk without its checks, which flatters it."""
-    started = time.process_time()
-    compiled = importlib.import_module("numba").njit(nogil=True)(_walk_one_by_one)
-    imported = time.process_time()
-
-    def walk(payload: VarintPayload, starts: Positions, ends: Positions, counts: Positions) -> Spans:
-        begins, behind = np.empty((2, int(counts.sum())), np.int64)
-        compiled(payload.bytes, starts, counts, begins, behind)
-        return Spans(begins, behind)
-
-    none = np.zeros(0, np.int64)
-    walk(VarintPayload(bytes(8)), none, none, none)
-    _say(
-        f"numba: {imported - started:.2f} CPU-s to import, {time.process_time() - imported:.2f} to compile.\n"
-    )
-    return walk
-
-
-def _walk_one_by_one(data: Any, starts: Any, counts: Any, begins: Any, behind: Any) -> None:
-    row = 0
-    for batch in range(len(starts)):
-        place = starts[batch]
-        for _ in range(counts[batch]):
-            begins[row] = place
-            number = 0
-            shift = 0
-            byte = 0x80
-            while byte >= 0x80:
-                byte = int(data[place])
-                place += 1
-                number |= (byte & 0x7F) << shift
-                shift += 7
-            place += number >> 1
-            behind[row] = place
-            row += 1
 
 
 def _log(shape: Shape, size: int) -> tuple[bytes, int]:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.arrow.codec import fields, headers, record_spans
+from flintmq.arrow.codec import fields, headers, record_spans, table
 from flintmq.arrow.codec.decode import COLUMNS, DecodedRecords, ReadCommittedFilter, decode, decode_in_parts
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
 from flintmq.records.batch import (
@@ -197,16 +197,17 @@ def rows_or_refusal(data: bytearray, *, check_crc: bool = True) -> list[dict[str
 
 @contextmanager
 def steps_of(lanes: int) -> Iterator[None]:
-    """Few batches are walked as if they were many, and few rows at a time."""
+    """Few batches are walked as if they were many, and few rows at a time; with no lanes, all are read at once."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(record_spans, "_LANES_MIN", lanes))
-        stack.enter_context(patch.object(headers, "_LANES_MIN", lanes))
-        stack.enter_context(patch.object(fields, "_STEP_ROWS", 2 * lanes))
+        stack.enter_context(patch.object(table, "_READS_AT_ONCE", not lanes))
+        stack.enter_context(patch.object(record_spans, "_LANES_MIN", max(1, lanes)))
+        stack.enter_context(patch.object(headers, "_LANES_MIN", max(1, lanes)))
+        stack.enter_context(patch.object(fields, "_STEP_ROWS", max(1, 2 * lanes)))
         yield
 
 
 PLACE: dict[str, Any] = {"topic": "tópic", "partition": 3}
-LANES = st.sampled_from((1, 2, 40))
+LANES = st.sampled_from((0, 1, 2, 40))
 
 
 @settings(max_examples=120, deadline=None)

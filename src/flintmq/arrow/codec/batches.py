@@ -215,7 +215,10 @@ def _part(
     """`unpacked` are the payloads of those that were compressed."""
     starts, ends = batches.positions[chosen] + HEADER_SIZE, batches.ends[chosen]
     if not unpacked:
-        payload = VarintPayload(batches.data)
+        # Not all of the data: whoever needs the payload as `bytes` copies it.
+        first = int(starts[0]) - HEADER_SIZE
+        payload = VarintPayload(batches.data[first : int(ends[-1])])
+        starts, ends = starts - first, ends - first
     else:
         bounds = zip(chosen.tolist(), starts.tolist(), ends.tolist(), strict=True)
         pieces = [

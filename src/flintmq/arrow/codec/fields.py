@@ -9,7 +9,8 @@ This module must not know batches or Arrow.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,12 @@ from flintmq.arrow.codec.varints import (
     signed,
 )
 
+if TYPE_CHECKING:
+    from librt.vecs import vec
+    from mypy_extensions import i32, u8
+
+    from flintmq.arrow.codec.record_fields import RecordFields
+
 # As many rows as keep all columns of a step in the processor's own cache.
 _STEP_ROWS: Final = 12 * 1024
 _NULL: Final = 1  # -1, as it is written
@@ -38,9 +45,20 @@ _SIZE_SAFE: Final = 4
 class Strings:
     """A column of byte strings within a payload: where each begins and ends. Null ones are empty and marked."""
 
-    def __init__(self, count: int) -> None:
-        self.positions: npt.NDArray[np.int32] = np.empty((count, 2), np.int32)
-        self.nulls: Flags = np.empty(count, np.bool_)
+    def __init__(self, positions: npt.NDArray[np.int32], nulls: Flags) -> None:
+        self.positions = positions
+        self.nulls = nulls
+
+    @classmethod
+    def unfilled(cls, count: int) -> Strings:
+        return cls(np.empty((count, 2), np.int32), np.empty(count, np.bool_))
+
+    @classmethod
+    def of(cls, positions: vec[i32], nulls: vec[u8]) -> Strings:
+        return cls(
+            np.frombuffer(memoryview(positions), np.int32).reshape(-1, 2),
+            np.frombuffer(memoryview(nulls), np.bool_),
+        )
 
     def fill(self, rows: slice | Positions, starts: Positions, lengths: Words) -> Positions:
         """Put in those that begin there and have these lengths, as they are written; the positions after them."""
@@ -57,33 +75,68 @@ class Strings:
         self.nulls = self.nulls[rows]
 
 
+@dataclass(slots=True)
 class Fields:
     """The columns. Without contents, keys, values and headers are not there, and were not looked at."""
 
-    def __init__(self, payload: VarintPayload, spans: Spans, *, with_contents: bool) -> None:
+    timestamp_deltas: npt.NDArray[np.int64]
+    offset_deltas: npt.NDArray[np.int64]
+    keys: Strings
+    values: Strings
+    header_counts: npt.NDArray[np.int64]
+    header_positions: Positions
+    """Of the first header of a record that has headers."""
+    ends: Positions
+    """Of such a record."""
+
+    @classmethod
+    def in_steps(cls, payload: VarintPayload, spans: Spans, *, with_contents: bool) -> Fields:
+        """Read them in steps over columns."""
         count = len(spans.begins)
         contents = count if with_contents else 0
-        self.timestamp_deltas: npt.NDArray[np.int64] = np.empty(count, np.int64)
-        self.offset_deltas: npt.NDArray[np.int64] = np.empty(count, np.int64)
-        self.keys = Strings(contents)
-        self.values = Strings(contents)
-        self.header_counts: npt.NDArray[np.int64] = np.zeros(contents, np.int64)
-        self.header_positions: Positions = np.empty(contents, np.int64)
-        """Of the first header, or of where it would be."""
-        self.ends = spans.ends
+        fields = cls(
+            timestamp_deltas=np.empty(count, np.int64),
+            offset_deltas=np.empty(count, np.int64),
+            keys=Strings.unfilled(contents),
+            values=Strings.unfilled(contents),
+            header_counts=np.zeros(contents, np.int64),
+            header_positions=np.empty(contents, np.int64),
+            ends=spans.ends,
+        )
         for first in range(0, count, _STEP_ROWS):
             rows = slice(first, first + _STEP_ROWS)
             try:
-                self._read(payload, rows, spans.begins[rows], spans.ends[rows], with_contents)
+                fields._read(payload, rows, spans.begins[rows], spans.ends[rows], with_contents)
             except BadRow as bad:
                 raise BadRow(first + bad.row) from None
+        return fields
+
+    @classmethod
+    def of(cls, found: RecordFields) -> Fields:
+        """Take them over from the loop that is compiled."""
+        headers = (found.header_counts, found.header_positions, found.ends)
+        counts, positions, ends = (
+            np.frombuffer(memoryview(one), np.int64)
+            if found.has_headers
+            else np.zeros(len(found.key_nulls), np.int64)
+            for one in headers
+        )
+        return cls(
+            timestamp_deltas=np.frombuffer(memoryview(found.timestamp_deltas), np.int64),
+            offset_deltas=np.frombuffer(memoryview(found.offset_deltas), np.int64),
+            keys=Strings.of(found.keys, found.key_nulls),
+            values=Strings.of(found.values, found.value_nulls),
+            header_counts=counts,
+            header_positions=positions,
+            ends=ends,
+        )
 
     def keep(self, rows: Flags) -> None:
         """Let all others go."""
         self.timestamp_deltas = self.timestamp_deltas[rows]
         self.offset_deltas = self.offset_deltas[rows]
-        self.ends = self.ends[rows]
         if len(self.header_counts):
+            self.ends = self.ends[rows]
             self.keys.keep(rows)
             self.values.keep(rows)
             self.header_counts = self.header_counts[rows]

@@ -30,8 +30,8 @@ class Headers:
     ) -> None:
         """`positions` are those of the records' first headers. Counts were held against the room in a record."""
         total = int(counts.sum())
-        self.keys = Strings(total)
-        self.values = Strings(total)
+        self.keys = Strings.unfilled(total)
+        self.values = Strings.unfilled(total)
         # The longest first: those that have a header left are always the first ones.
         records = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         lengths, rows = counts[records], (np.cumsum(counts) - counts)[records]

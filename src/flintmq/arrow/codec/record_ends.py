@@ -1,18 +1,9 @@
 """Where the records of one payload end, one after the other.
 
-It is for batches that are too few to be walked side by side. It is a plain typed function over `bytes`, so that it
-can be compiled; it does the same uncompiled. The fixed-width integers are annotations only: nothing here may leave 64
-bits. This module must not know what is inside a record.
+It is for batches that are too few to be walked side by side. This module must not know what is inside a record.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
-
-IS_COMPILED: Final = not __file__.endswith(".py")
 
 
 def ends(data: bytes, count: int) -> list[int] | None:
@@ -22,10 +13,7 @@ def ends(data: bytes, count: int) -> list[int] | None:
     """
     positions: list[int] = []
     append = positions.append
-    position: i64 = 0
-    size: i64 = 0
-    byte: i64 = 0
-    shift: i64 = 0
+    position = 0
     try:
         for _ in range(count):
             # Written out for one and two bytes, which most records have: this is all that such a record costs.

@@ -20,7 +20,7 @@ from flintmq.arrow.codec.varints import BadRow, Positions, VarintPayload, refuse
 from flintmq.records.batch import RECORD_SIZE_MIN
 
 # A step costs much the same for one batch as for hundreds: below this a walk one by one is cheaper.
-_LANES_MIN: Final = 256 if record_ends.IS_COMPILED else 40
+_LANES_MIN: Final = 40
 
 
 class Spans(NamedTuple):

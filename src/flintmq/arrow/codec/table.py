@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flintmq.arrow.codec import arrays
+from flintmq.arrow.codec import arrays, record_fields
 from flintmq.arrow.codec.batches import BatchPart, BatchSource
 from flintmq.arrow.codec.fields import Fields
 from flintmq.arrow.codec.headers import Headers
-from flintmq.arrow.codec.record_spans import walk
+from flintmq.arrow.codec.record_spans import Spans, walk
 from flintmq.arrow.codec.varints import BadRow, Flags, refuse
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -33,6 +33,8 @@ _TYPES: Final = {
     "headers": arrays.HEADERS,
 }
 _CONTENTS: Final = frozenset(("key", "value", "headers"))
+_READS_AT_ONCE: Final = record_fields.IS_COMPILED
+"""Uncompiled, reading in steps over columns is far cheaper."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -69,14 +71,12 @@ class RecordTable:
         return pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in self.schema], schema=self.schema)
 
     def rows_of(self, part: BatchPart) -> pa.RecordBatch:
-        try:
-            spans = walk(part.payload, part.starts, part.ends, part.counts)
-        except BadRow as bad:
-            why = f"does not hold exactly the {part.counts[bad.row]} records that it counts"
-            raise self.source.damage(int(part.base_offsets[bad.row]), why) from None
+        fields = self._fields_at_once(part)
         batch_of = np.repeat(np.arange(len(part.counts)), part.counts)
         try:
-            fields = Fields(part.payload, spans, with_contents=self._with_contents)
+            if fields is None:
+                spans = self._spans(part)
+                fields = Fields.in_steps(part.payload, spans, with_contents=self._with_contents)
             self._check_headers(part, fields)
             offsets = part.base_offsets[batch_of] + fields.offset_deltas
             inside = self._inside(offsets)
@@ -90,6 +90,26 @@ class RecordTable:
                 int(part.base_offsets[batch_of[bad.row]]), "holds a record that makes no sense"
             ) from None
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _fields_at_once(self, part: BatchPart) -> Fields | None:
+        """Return None if that does not pay, or if there may be something wrong, which the steps find."""
+        if not _READS_AT_ONCE:
+            return None
+        found = record_fields.read(
+            part.payload.as_bytes(),
+            part.starts.tolist(),
+            part.ends.tolist(),
+            part.counts.tolist(),
+            with_contents=self._with_contents,
+        )
+        return None if found is None else Fields.of(found)
+
+    def _spans(self, part: BatchPart) -> Spans:
+        try:
+            return walk(part.payload, part.starts, part.ends, part.counts)
+        except BadRow as bad:
+            why = f"does not hold exactly the {part.counts[bad.row]} records that it counts"
+            raise self.source.damage(int(part.base_offsets[bad.row]), why) from None
 
     def _check_headers(self, part: BatchPart, fields: Fields) -> None:
         """Raise CorruptionError if a batch has too many headers."""
