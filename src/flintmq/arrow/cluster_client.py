@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.retries import delay_s
@@ -13,6 +15,7 @@ def client_of(options: SourceOptions) -> ClusterClient:
         client_id=options.client_id,
         request_timeout_s=options.request_timeout_ms / 1000,
         attempts=attempts_within(options.patience_ms / 1000),
+        allocate=_uninitialized,
     )
 
 
@@ -23,3 +26,8 @@ def attempts_within(seconds: float) -> int:
         waited += delay_s(attempts)
         attempts += 1
     return attempts
+
+
+def _uninitialized(size: int) -> memoryview:
+    """A buffer that is not filled with zeros, for fetches of many megabytes."""
+    return np.empty(size, np.uint8).data

@@ -17,6 +17,7 @@ from flintmq.client.errors import ClientError, ConnectionLost, NoBrokerReached, 
 from flintmq.client.metadata import MetadataCache, TopicMetadata
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
 from flintmq.client.transport import Connect, connect
+from flintmq.client.wire import Allocate
 from flintmq.effects import Clock
 from flintmq.effects.real import SystemClock
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
@@ -42,6 +43,7 @@ class ClusterClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         attempts: int = ATTEMPTS,
         connect: Connect = connect,
+        allocate: Allocate = bytearray,
         clock: Clock | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -53,6 +55,7 @@ class ClusterClient:
         self._connect_timeout_s = connect_timeout_s
         self._attempts = attempts
         self._connect = connect
+        self._allocate = allocate
         self._sleep = sleep
         self._connections: dict[Address, BrokerConnection] = {}
         self._reached = False
@@ -264,7 +267,9 @@ class ClusterClient:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise NoBrokerReached([(address, reason)]) from error
-        connection = BrokerConnection(address, transport, clock=self.clock, client_id=self._client_id)
+        connection = BrokerConnection(
+            address, transport, clock=self.clock, client_id=self._client_id, allocate=self._allocate
+        )
         try:
             connection.negotiate(self._connect_timeout_s)
         except ConnectionLost as error:

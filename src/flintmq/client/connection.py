@@ -13,7 +13,7 @@ from flintmq.client.addresses import Address
 from flintmq.client.api_versions import ServedVersions, next_attempt
 from flintmq.client.errors import ConnectionLost, check
 from flintmq.client.transport import Transport
-from flintmq.client.wire import ClientProtocol
+from flintmq.client.wire import Allocate, ClientProtocol
 from flintmq.effects import Clock
 from flintmq.errors import ProtocolError
 from flintmq.protocol.codegen.structures import Message
@@ -25,7 +25,15 @@ _SOFTWARE = "flintmq"
 
 
 class BrokerConnection:
-    def __init__(self, address: Address, transport: Transport, *, clock: Clock, client_id: str) -> None:
+    def __init__(
+        self,
+        address: Address,
+        transport: Transport,
+        *,
+        clock: Clock,
+        client_id: str,
+        allocate: Allocate = bytearray,
+    ) -> None:
         self.address = address
         self.is_open = True
         self.greeting = ApiVersionsResponse()
@@ -33,7 +41,7 @@ class BrokerConnection:
         self.served = ServedVersions({})
         self._transport = transport
         self._clock = clock
-        self._wire = ClientProtocol(client_id)
+        self._wire = ClientProtocol(client_id, allocate)
 
     def negotiate(self, timeout_s: float) -> None:
         """Ask what the broker serves. Nothing else can be sent before."""

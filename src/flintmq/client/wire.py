@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flintmq.client.api_versions import decode_api_versions
@@ -31,6 +32,10 @@ _ROOM_BYTES: Final = 64 * 1024
 _GROWTH: Final = 32
 """A larger answer gets a buffer of its own, so many times what has arrived of it at most."""
 
+Allocate = Callable[[int], bytearray | memoryview]
+"""Makes a buffer of so many bytes, whatever they are. A `bytearray` costs a pass over it, because it is filled with
+zeros."""
+
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">ihhih")
 _CORRELATION_MAX: Final = 0x7FFFFFFF
@@ -43,11 +48,13 @@ class _Awaited(NamedTuple):
 
 
 class ClientProtocol:
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, allocate: Allocate = bytearray) -> None:
+        """`allocate` makes the buffers of large answers."""
         self._client_id = client_id.encode()
+        self._allocate = allocate
         self._next_id = 0
         self._awaited: deque[_Awaited] = deque()
-        self._buffer = bytearray(_ROOM_BYTES)
+        self._buffer: bytearray | memoryview = bytearray(_ROOM_BYTES)
         self._filled = 0
 
     @property
@@ -105,7 +112,7 @@ class ClientProtocol:
 
     def _grow(self) -> None:
         """The buffer is full and its one answer is not complete."""
-        buffer = bytearray(min(self._end(), _GROWTH * self._filled))
+        buffer = self._allocate(min(self._end(), _GROWTH * self._filled))
         buffer[: self._filled] = self._buffer
         self._buffer = buffer
 

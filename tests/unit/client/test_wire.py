@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from flintmq.client.api_versions import ServedVersions, decode_api_versions, next_attempt
-from flintmq.client.wire import ClientProtocol
+from flintmq.client.wire import Allocate, ClientProtocol
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.header import parse_request_header, response_header
@@ -63,8 +63,14 @@ def test_answers_come_in_order_however_the_bytes_are_cut() -> None:
     assert wire.next_response() is None
 
 
-def test_a_large_answer_keeps_its_bytes_when_others_follow() -> None:
-    wire = ClientProtocol("me")
+def dirty(size: int) -> memoryview:
+    """A buffer that was used before."""
+    return memoryview(bytearray(b"\xff" * size))
+
+
+@pytest.mark.parametrize("allocate", [bytearray, dirty])
+def test_a_large_answer_keeps_its_bytes_when_others_follow(allocate: Allocate) -> None:
+    wire = ClientProtocol("me", allocate)
     sizes = (10, 64 * 1024, 300_000, 5_000_000, 10)
     for _ in sizes:
         wire.request(FetchRequest(), 12)
