@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TypeVar
 
 from bench import machine, rdkafka, report
-from bench.compiled import CHECKOUT, CannotBuild, build_wheel, unpack
+from bench.compiled import CHECKOUT, CannotBuild, compiled_package
 from bench.machine import Cores
 from bench.peers import (
     JAVA_OPTIONS,
@@ -137,10 +137,9 @@ def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
 
 def _compiled(folders: ExitStack, checkout: str) -> str:
     """Return a directory with FlintMQ as its compiled wheels have it, for as long as `folders` is open."""
-    folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-wheel-"))
     _say(f"building a compiled wheel of {checkout}")
     try:
-        return unpack(build_wheel(folder, compiled=True, checkout=checkout), os.path.join(folder, "package"))
+        return folders.enter_context(compiled_package(checkout))
     except CannotBuild as error:
         raise CannotRun(f"{error} is not here to build a compiled wheel with") from error
 

@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 CHECKOUT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -45,6 +48,13 @@ def unpack(wheel: str, folder: str) -> str:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
+
+
+@contextmanager
+def compiled_package(checkout: str = CHECKOUT) -> Iterator[str]:
+    """A directory with FlintMQ as its compiled wheels have it, which is deleted at the end."""
+    with tempfile.TemporaryDirectory(prefix="flintmq-wheel-") as folder:
+        yield unpack(build_wheel(folder, compiled=True, checkout=checkout), os.path.join(folder, "package"))
 
 
 def _builder(folder: str) -> list[str]:

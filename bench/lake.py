@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ZSTD_LEVEL: Final = 1
 SMALL_FILES: Final = 1_000
 SMALL_ROWS: Final = 2_000
-AUDIT_ROWS_PER_CPU_S: Final = 3_000_000
+AUDIT_ROWS_PER_CPU_S: Final = 3_500_000
 
 _CONNECTOR: Final = "kafka"
 _BINARY: Final = ("key", "value")
@@ -97,9 +97,9 @@ def compact_files(stage: Stage, side: str) -> None:
 
 
 WORKLOADS: Final = (
-    Workload("lake-parquet", "a topic into a Parquet table", 0.35, to_parquet),
-    Workload("lake-iceberg", "a topic into an Iceberg table; Spark writes Parquet", 0.4, to_iceberg),
-    Workload("lake-delta", "a topic into a Delta table; Spark writes Parquet", 0.4, to_delta),
+    Workload("lake-parquet", "a topic into a Parquet table", 0.3, to_parquet),
+    Workload("lake-iceberg", "a topic into an Iceberg table; Spark writes Parquet", 0.3, to_iceberg),
+    Workload("lake-delta", "a topic into a Delta table; Spark writes Parquet", 0.3, to_delta),
     Workload("lake-compact", f"{SMALL_FILES} files of {SMALL_ROWS} rows merged", 1.0, compact_files),
     Workload(
         "lake-audit",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bench import lake, machine, pipeline
+from bench.compiled import CannotBuild, compiled_package
 from bench.connector import SPARK_VERSION, NoConnector, fetch_connector
 from bench.family import Family
 from bench.loads import BatchShape, ProduceLoad, Topic
@@ -28,6 +30,7 @@ from bench.process import Broker
 from bench.stage import OURS, THEIRS, Stage, Workload
 from bench.wire import Connection
 from bench.workloads.target import create_topics, delete_topics, end_offsets, wait_until_led
+from flintmq.arrow.codec import record_fields
 from flintmq.spark import register, session
 
 if TYPE_CHECKING:
@@ -170,7 +173,7 @@ def table(costs: dict[str, dict[str, list[Cost]]], rows: int) -> list[str]:
             verdict = "met" if rate >= workload.goal else "MISSED"
             lines.append(
                 f"| {workload.name}: {workload.summary} | {_cpu(best)} | | **{rate / 1e6:.2f} M rows/CPU-s** | "
-                f"| ≥ {workload.goal / 1e6:.0f} M | {verdict} |"
+                f"| ≥ {workload.goal / 1e6:.1f} M | {verdict} |"
             )
             continue
         ours, theirs = (min(sides[side], key=lambda one: one.cpu_s) for side in (OURS, THEIRS))
@@ -191,6 +194,8 @@ def _cpu(cost: Cost) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.compiled:
+        return _run_compiled(sys.argv[1:] if arguments is None else arguments)
     if not machine.is_supported():
         _say("bench reads CPU times from /proc, which only Linux has.")
         return 2
@@ -205,6 +210,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with ExitStack() as ends:
         return _run(options, chosen, jars, ends)
+
+
+def _run_compiled(arguments: Sequence[str]) -> int:
+    """Run the same in another process, in which FlintMQ is a compiled wheel of this checkout."""
+    _say("building a compiled wheel")
+    try:
+        with compiled_package() as package:
+            paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+            command = [
+                sys.executable,
+                "-m",
+                "bench.spark",
+                *(one for one in arguments if one != "--compiled"),
+            ]
+            return subprocess.run(command, env=environment).returncode
+    except CannotBuild as error:
+        _say(f"{error} is not here to build a compiled wheel with.")
+        return 2
 
 
 def _run(options: argparse.Namespace, chosen: Sequence[Workload], jars: str, ends: ExitStack) -> int:
@@ -223,9 +247,10 @@ def _run(options: argparse.Namespace, chosen: Sequence[Workload], jars: str, end
     tables = os.path.join(folder, "tables")
     os.mkdir(tables)
     stage = Stage(spark, family, broker, topic, rows, tables)
+    how = "compiled" if record_fields.IS_COMPILED else "uncompiled"
     about = (
-        f"{machine.description()}; Spark {SPARK_VERSION} {options.master}; {rows:,} records of {RECORD_BYTES} B; "
-        f"best of {options.rounds}; load average {load_before:.2f} before"
+        f"{machine.description()}; FlintMQ {how}; Spark {SPARK_VERSION} {options.master}; "
+        f"{rows:,} records of {RECORD_BYTES} B; best of {options.rounds}; load average {load_before:.2f} before"
     )
     _say(about)
     costs: dict[str, dict[str, list[Cost]]] = {}
@@ -257,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rows", type=int, default=5_000_000, help="records of 100 B in the topic (5000000)")
     add("--rounds", type=int, default=3, help="how often each side runs each workload (3)")
     add("--warm", type=int, default=1, help="rounds before that are not counted (1)")
+    add("--compiled", action="store_true", help="measure a compiled wheel of FlintMQ, not the sources")
     add("--only", metavar="NAMES", help="workloads by name, separated by commas")
     add("--master", default="local[2]", help="Spark's master (local[2])")
     add("--memory", default="2g", help="heap of the driver's JVM (2g)")
