@@ -22,6 +22,7 @@ from flintmq.lake.backfill.backfill import BackfillReport, backfill
 from flintmq.lake.clean import clean
 from flintmq.lake.compact.compact import compact
 from flintmq.lake.fan_out import map_in_workers
+from flintmq.lake.latest.latest import latest
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.column_notes import BACKFILL, open_backfill
 from flintmq.lake.syncing.options import SyncOptions, make_options
@@ -98,6 +99,28 @@ def test_older_rows_get_the_columns_and_the_audit_agrees_all_the_time(
     topics.write(topic, records(4, 1))
     lake.sync(topic, format=format, decode="json")
     assert values(lake, topic, format) == whole(0, 1, 2, 3, 4, 10, 11)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_table_of_latest_rows_has_the_values_too(
+    lake: Lake, topics: Topics, topic: str, format: str
+) -> None:
+    topics.create(topic)
+    topics.write(topic, records(0, 2))
+    lake.sync(topic, format=format, decode="json", schema=COLUMNS)
+    lake.sync(topic, format=format, decode="json", schema=MORE)
+    source, target = lake.table(topic, format), lake.table(f"{topic}__latest", format)
+
+    def refresh() -> int:
+        stores = open_store(source.location), open_store(target.location)
+        return latest(lake.spark, source, stores[0], target, stores[1]).files_read
+
+    assert refresh() == 1
+    assert values(lake, f"{topic}__latest", format) == [(1, None, None)]
+    filled(lake, topic, format)
+    assert refresh() == 1
+    assert values(lake, f"{topic}__latest", format) == whole(1)
+    assert refresh() == 0
 
 
 def test_an_audit_sees_rows_that_were_not_filled_and_should_be(

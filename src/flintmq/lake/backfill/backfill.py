@@ -30,6 +30,8 @@ from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import ORIGIN
 from flintmq.lake.syncing.synced_table import table_of
 from flintmq.lake.syncing.table_decoding import DECODING_PROPERTY, kept_decoding, row_decoder_of
+from flintmq.lake.tables.commit_log import new_id
+from flintmq.lake.tables.properties import BACKFILLED
 from flintmq.lake.tables.table import Conflict, TableChange, TableError, TableState
 
 if TYPE_CHECKING:
@@ -116,7 +118,10 @@ class _Backfill:
                 base=state,
                 added=[one.file for one in filled],
                 removed=[one.file for one in some],
-                properties=with_backfilled(state.properties, filled_up_to(left, ranges), ranges),
+                properties={
+                    **with_backfilled(state.properties, filled_up_to(left, ranges), ranges),
+                    BACKFILLED: new_id(),
+                },
             )
             try:
                 state = self._table.commit(change)

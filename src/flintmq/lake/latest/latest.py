@@ -4,8 +4,9 @@
 
 Invariant: what the table has and how far it is change in one commit. Only files of the source behind that are read
 (and those behind the first row that was replayed from quarantine since), and of the table itself only what changes is
-written anew. A key is looked for in its partition of the topic
-alone, as the broker's compaction does; a record without a value deletes its key, one without a key is left out.
+written anew; after a rebuild or a backfill of the source, which change rows anywhere, all is. A key is looked for in
+its partition of the topic alone, as the broker's compaction does; a record without a value deletes its key, one
+without a key is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from flintmq.lake.store.store import Store
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.other_formats import missing_table
-from flintmq.lake.tables.properties import REBUILT
+from flintmq.lake.tables.properties import BACKFILLED, REBUILT
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableError, TableState, TopicProgress
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 SUFFIX: Final = "__latest"
 REPLAYS: Final = "flintmq.replays"
 """How many replays of quarantined records the table knows: their rows come between others."""
+_REWRITES: Final = (REBUILT, BACKFILLED)
+"""Properties of the source that change when rows change which the table may have taken."""
 _ATTEMPTS_MAX: Final = 5
 
 
@@ -88,10 +91,12 @@ def _refresh(
         state = target.create(given.schema, properties={KIND: LATEST})
     if state.properties.get(KIND) != LATEST:
         raise TableError(f"{target.location} is a table of another kind; choose another name.")
-    rebuilt = given.properties.get(REBUILT)
-    is_rebuilt = state.properties.get(REBUILT) != rebuilt
+    rewrites = {name: given.properties[name] for name in _REWRITES if name in given.properties}
+    is_rewritten = rewrites != {
+        name: state.properties[name] for name in _REWRITES if name in state.properties
+    }
     schema: pa.Schema | None = None
-    if is_rebuilt:
+    if is_rewritten:
         schema = written = target.replaced(state, given.schema)
     else:
         schema = None if _has_all(state, given) else given.schema
@@ -99,13 +104,13 @@ def _refresh(
     rows_as = FileLayout(store=target_store, schema=written)
     read_as = FileLayout(store=source_store, schema=given.schema)
     old = list(target.files(state))
-    kept = [] if is_rebuilt else old
+    kept = [] if is_rewritten else old
     files = list(source.files(given))
     tasks, offsets = [], 0
     replays = 0 if (mark := ReplayMark.of(given)) is None else mark.replays
     is_replayed = state.properties.get(REPLAYS, "0") != str(replays)
     lowest = mark.lowest if mark is not None and is_replayed else {}
-    known = {} if is_rebuilt else state.progress
+    known = {} if is_rewritten else state.progress
     for topic, partition, start, end in _steps(known, given, target.location, lowest):
         offsets += end - start
         read_offset = min(start, lowest.get(partition, start))
@@ -124,7 +129,7 @@ def _refresh(
             target=rows_as,
             old=tuple(one for one in kept if (one.topic, one.partition) == (topic, partition)),
             bucket_bytes=bucket_bytes,
-            version=_version(replays, rebuilt),
+            version=_version(replays, rewrites),
             read_offset=read_offset,
         )
         if task.new:
@@ -132,9 +137,9 @@ def _refresh(
     work_bytes = sum(one.size for task in tasks for one in (*task.new, *task.old))
     parts = map_in_workers(spark, tasks, merge_latest, LatestPart, work_bytes=work_bytes)
     added = [one for part in parts for one in part.added]
-    if offsets or is_replayed or is_rebuilt:
+    if offsets or is_replayed or is_rewritten:
         by_path = {one.path: one for one in old}
-        removed = old if is_rebuilt else [by_path[path] for part in parts for path in part.removed]
+        removed = old if is_rewritten else [by_path[path] for part in parts for path in part.removed]
         progress = {
             topic: TopicProgress(one.topic_id, one.next_offsets) for topic, one in given.progress.items()
         }
@@ -145,11 +150,11 @@ def _refresh(
                 removed=removed,
                 schema=schema,
                 progress=progress,
-                replaces_schema=is_rebuilt,
+                replaces_schema=is_rewritten,
                 properties={
                     **state.properties,
                     **({REPLAYS: str(replays)} if replays or is_replayed else {}),
-                    **({} if rebuilt is None else {REBUILT: rebuilt}),
+                    **rewrites,
                 },
             )
         )
@@ -171,8 +176,12 @@ def _reached(state: TableState, topic: str, partition: int) -> int:
     return 0 if progress is None else progress.next_offsets.get(partition, 0)
 
 
-def _version(replays: int, rebuilt: str | None) -> tuple[str, ...]:
-    return () if not replays and rebuilt is None else (str(replays), rebuilt or "")
+def _version(replays: int, rewrites: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        ()
+        if not replays and not rewrites
+        else (str(replays), *(rewrites.get(name, "") for name in _REWRITES))
+    )
 
 
 def _steps(

@@ -18,6 +18,8 @@ REBUILDING: Final = "flintmq.rebuilding"
 """The id of a rebuild under way: its files are not in the table yet, and must not be cleaned."""
 REBUILT: Final = "flintmq.rebuilt"
 """The id of the last rebuild."""
+BACKFILLED: Final = "flintmq.backfilled"
+"""The id of the last commit of a backfill."""
 _PROGRESS: Final = "flintmq.progress."
 
 
