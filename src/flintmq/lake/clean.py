@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
-from flintmq.lake.compact.merge import inputs_of
+from flintmq.lake.compact.derived_file import inputs_of
 from flintmq.lake.store.store import Store, StoredFile
 from flintmq.lake.tables.data_file import DATA, FileName
 from flintmq.lake.tables.other_formats import missing_table

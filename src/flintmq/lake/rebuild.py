@@ -24,7 +24,7 @@ from flintmq.arrow.cluster_client import client_of
 from flintmq.client.admin.topics import describe_topic_settings
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
-from flintmq.lake.compact.merge import open_parquet
+from flintmq.lake.compact.derived_file import open_parquet
 from flintmq.lake.fan_out import OnProgress, no_progress
 from flintmq.lake.limits import SYNC_LIMITS, SyncLimits
 from flintmq.lake.quarantine.mark import REPLAYED

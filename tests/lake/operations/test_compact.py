@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flintmq.lake.compact.compact import compact
-from flintmq.lake.compact.merge import inputs_of
+from flintmq.lake.compact.derived_file import inputs_of
 from flintmq.lake.store.store import open_store
 from flintmq.lake.tables.data_file import FileName
 from flintmq.lake.tables.factory import open_table
@@ -156,7 +156,7 @@ def test_a_file_whose_rows_are_not_those_counted_is_not_merged(spark: SparkSessi
     place.fill([2])
     victim = tmp_path / TOPIC / place.files()[0].path
     pq.write_table(pq.read_table(victim).slice(0, 9), victim)
-    with pytest.raises(TableError, match="not the rows"):
+    with pytest.raises(TableError, match="not have the rows"):
         compact(spark, place.table, place.store)
     assert len(place.files()) == 2
 

@@ -2,13 +2,11 @@
 
 Invariant: rows, their order and all other columns stay as they are. A row gets values only from the record of its
 own offset; where the topic has no such record any more, or one that does not fit the columns, the row keeps what it
-has, and is counted. The file is made only where there is none of its name, and names its input in its own metadata.
-Memory is bounded by a row group of the file and what the topic has within its offsets.
+has, and is counted. Memory is bounded by a row group of the file and what the topic has within its offsets.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,11 +19,10 @@ from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.arrow.scan.options import SourceOptions
 from flintmq.arrow.scan.range_reader import read_range
 from flintmq.lake.backfill.planning import PlannedFill
-from flintmq.lake.compact.merge import INPUTS, open_parquet
-from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer, writing
+from flintmq.lake.compact.derived_file import DerivedFile, inputs_note, open_parquet
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import RowDecoder, conformed
 from flintmq.lake.tables.data_file import DataFile
-from flintmq.lake.tables.table import TableError
 
 _BATCH_ROWS = 65_536
 
@@ -55,29 +52,13 @@ class FilledFile:
 def fill_file(task: FillTask) -> FilledFile:
     fill, layout = task.fill, task.layout
     counts = _Counts()
-    metadata: list[Any] = []
-    with layout.store.draft() as draft:
-        writer = parquet_writer(draft, layout, metadata)
-        try:
-            with open_parquet(layout.store, fill.file) as file:
-                for batch in _filled(file, task, counts):
-                    rows = pa.Table.from_batches([batch])
-                    with writing(layout.store):
-                        writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
-            writer.add_key_value_metadata({INPUTS: json.dumps([fill.file.path])})
-            with writing(layout.store):
-                writer.close()
-        finally:
-            # One that was given up must not be ended when it is collected: its draft is gone by then.
-            writer.is_open = False
-        size = draft.tell()
-        if metadata[0].num_rows != fill.file.rows:
-            raise TableError(f"{fill.file.path} has not the rows that the table counts; audit the table")
-        if layout.store.publish(draft, fill.path):
-            made = _data_file(fill, size, metadata[0])
-        else:
-            with layout.store.open(fill.path) as there:
-                made = _data_file(fill, there.size(), pq.read_metadata(there))
+    with (
+        DerivedFile(layout, inputs_note([fill.file])) as derived,
+        open_parquet(layout.store, fill.file) as file,
+    ):
+        for batch in _filled(file, task, counts):
+            derived.write(pa.Table.from_batches([batch]))
+        made = derived.publish(replace(fill.file, path=fill.path), rows=fill.file.rows)
     return FilledFile(file=made, filled=counts.filled, gone=counts.gone, unfit=counts.unfit)
 
 
@@ -158,7 +139,3 @@ class _Records:
         found = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=self._decoder.schema)
         self._waiting = [found.filter(pa.array(found.column("offset").to_numpy() > last))] if rows else []
         return _Found(found, self._unfit)
-
-
-def _data_file(fill: PlannedFill, size: int, metadata: Any) -> DataFile:
-    return replace(fill.file, path=fill.path, size=size, rows=metadata.num_rows, footer=footer_of(metadata))

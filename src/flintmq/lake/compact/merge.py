@@ -1,34 +1,24 @@
 """Files of a table merged into one, in a worker.
 
-Invariant: rows come out in the order of their offsets, all of them, and with the table's columns. The merged file is
-made only where there is none of its name, and names its inputs in its own metadata: it is of use only while they
-are all in the table. Memory is bounded by a row group of the input and one of the output.
+Invariant: rows come out in the order of their offsets, all of them, and with the table's columns. Memory is bounded
+by a row group of the input and one of the output.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flintmq.lake.compact.derived_file import DerivedFile, find_derived, inputs_note, open_parquet
 from flintmq.lake.compact.planning import PlannedMerge
-from flintmq.lake.store.store import Store, StoreError
-from flintmq.lake.syncing.range_writer import (
-    FileLayout,
-    footer_of,
-    parquet_writer,
-)
+from flintmq.lake.store.store import Store
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import conformed
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import TableError
-
-INPUTS: Final = "flintmq.inputs"
-_WHOLE_BYTES: Final = 8 * 1024 * 1024
-"""A file of up to this size is fetched at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,42 +29,13 @@ class MergeTask:
 
 def merge_files(task: MergeTask) -> DataFile:
     merge, layout = task.merge, task.layout
-    try:
-        return _described(layout.store, merge)
-    except StoreError:
-        pass  # not there, as one would expect
-    metadata: list[Any] = []
-    with layout.store.draft() as draft:
-        writer = parquet_writer(draft, layout, metadata)
+    described = _described(merge)
+    if (found := find_derived(layout.store, described)) is not None:
+        return found
+    with DerivedFile(layout, inputs_note(merge.inputs)) as derived:
         for rows in row_groups(sorted_inputs(merge, layout.store), layout):
-            writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
-        writer.add_key_value_metadata({INPUTS: json.dumps(sorted(one.path for one in merge.inputs))})
-        writer.close()
-        size = draft.tell()
-        if metadata[0].num_rows != sum(one.rows for one in merge.inputs):
-            raise TableError(
-                f"{merge.path}: the files to merge have not the rows that the table counts; audit it."
-            )
-        if layout.store.publish(draft, merge.path):
-            return _data_file(merge, size, metadata[0])
-    return _described(layout.store, merge)
-
-
-def inputs_of(store: Store, path: str) -> list[str]:
-    """What a merged file was made from."""
-    with store.open(path) as file:
-        metadata = pq.read_metadata(file).metadata or {}
-    found: list[str] = json.loads(metadata.get(INPUTS.encode(), b"[]"))
-    return found
-
-
-def open_parquet(store: Store, one: DataFile) -> pq.ParquetFile:
-    if one.size > _WHOLE_BYTES:
-        return pq.ParquetFile(store.open(one.path))
-    data = store.get(one.path)
-    if data is None:
-        raise TableError(f"{store.url}/{one.path} is in the table and not in the store; audit the table.")
-    return pq.ParquetFile(pa.BufferReader(data))
+            derived.write(rows)
+        return derived.publish(described, rows=sum(one.rows for one in merge.inputs))
 
 
 def sorted_inputs(merge: PlannedMerge, store: Store) -> Iterator[pa.Table]:
@@ -138,21 +99,15 @@ def _last_offset(batch: pa.RecordBatch, before: int) -> int:
     return last
 
 
-def _described(store: Store, merge: PlannedMerge) -> DataFile:
-    with store.open(merge.path) as file:
-        return _data_file(merge, file.size(), pq.read_metadata(file))
-
-
-def _data_file(merge: PlannedMerge, size: int, metadata: Any) -> DataFile:
+def _described(merge: PlannedMerge) -> DataFile:
     first = merge.inputs[0]
     return DataFile(
         path=merge.path,
-        size=size,
-        rows=metadata.num_rows,
+        size=0,
+        rows=0,
         topic=first.topic,
         partition=first.partition,
         start_offset=min(one.start_offset for one in merge.inputs),
         end_offset=max(one.end_offset for one in merge.inputs),
         partition_values=first.partition_values,
-        footer=footer_of(metadata),
     )

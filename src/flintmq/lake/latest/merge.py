@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.codec.partitioner import murmur2_of
-from flintmq.lake.compact.merge import open_parquet
-from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
+from flintmq.lake.compact.derived_file import DerivedFile, open_parquet
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import ORIGIN, conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
 from flintmq.lake.tables.table import TableError
@@ -196,27 +196,18 @@ def _write(task: LatestTask, rows: pa.Table, bucket: int, count: int) -> DataFil
         end_offset=task.end_offset,
         digest=digest_of(LATEST, bucket, count, task.target.digest(), *task.version),
     )
-    path = data_path(name)
-    metadata: list[Any] = []
-    with task.target.store.draft() as draft:
-        writer = parquet_writer(draft, task.target, metadata)
-        writer.write_table(rows, row_group_size=task.target.parquet.row_group_rows)
-        writer.add_key_value_metadata({BUCKET: f"{bucket}/{count}"})
-        writer.close()
-        size, described = draft.tell(), metadata[0]
-        if not task.target.store.publish(draft, path):
-            with task.target.store.open(path) as file:
-                size, described = file.size(), pq.read_metadata(file)
-    return DataFile(
-        path=path,
-        size=size,
-        rows=described.num_rows,
+    described = DataFile(
+        path=data_path(name),
+        size=0,
+        rows=0,
         topic=task.topic,
         partition=task.partition,
         start_offset=task.start_offset,
         end_offset=task.end_offset,
-        footer=footer_of(described),
     )
+    with DerivedFile(task.target, {BUCKET: f"{bucket}/{count}"}) as derived:
+        derived.write(rows)
+        return derived.publish(described)
 
 
 class _Spill:

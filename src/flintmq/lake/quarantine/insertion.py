@@ -1,29 +1,24 @@
 """Rows put into a file of a table at their place by offset, in a worker.
 
-Invariant: the new file has the rows of its inputs and the new ones, each once, sorted by offset. It is made only
-where there is none of its name, and names its inputs in its own metadata, as a merged file does: it is of use only
-while they are all in the table. Memory is bounded by the new rows, a row group of the input and one of the output.
+Invariant: the new file has the rows of its inputs and the new ones, each once, sorted by offset. Memory is bounded by
+the new rows, a row group of the input and one of the output.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from flintmq.lake.compact.merge import INPUTS, row_groups, sorted_inputs
+from flintmq.lake.compact.derived_file import DerivedFile, find_derived, inputs_note
+from flintmq.lake.compact.merge import row_groups, sorted_inputs
 from flintmq.lake.compact.planning import PlannedMerge
 from flintmq.lake.quarantine.planning import Insertion
-from flintmq.lake.store.store import StoreError
-from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
-from flintmq.lake.tables.table import TableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +51,16 @@ class InsertionTask:
 
 
 def insert_rows(task: InsertionTask) -> DataFile:
-    path, layout, inputs = task.path, task.layout, task.insertion.inputs
-    try:
-        return _described(task, path)
-    except StoreError:
-        pass  # not there, as one would expect
-    metadata: list[Any] = []
-    with layout.store.draft() as draft:
-        writer = parquet_writer(draft, layout, metadata)
-        merge = PlannedMerge(inputs=inputs, path=path)
+    layout, inputs = task.layout, task.insertion.inputs
+    described = _described(task)
+    if (found := find_derived(layout.store, described)) is not None:
+        return found
+    with DerivedFile(layout, inputs_note(inputs)) as derived:
+        merge = PlannedMerge(inputs=inputs, path=described.path)
         tables = _inserted(sorted_inputs(merge, layout.store), task)
         for rows in row_groups(tables, layout):
-            writer.write_table(rows, row_group_size=layout.parquet.row_group_rows)
-        writer.add_key_value_metadata({INPUTS: json.dumps(sorted(one.path for one in inputs))})
-        writer.close()
-        size = draft.tell()
-        if metadata[0].num_rows != sum(one.rows for one in inputs) + task.rows.num_rows:
-            raise TableError(
-                f"{path}: the files that rows are put into have not the rows that the table counts; audit it."
-            )
-        if layout.store.publish(draft, path):
-            return _data_file(task, path, size, metadata[0])
-    return _described(task, path)
+            derived.write(rows)
+        return derived.publish(described, rows=sum(one.rows for one in inputs) + task.rows.num_rows)
 
 
 def _inserted(tables: Iterator[pa.Table], task: InsertionTask) -> Iterator[pa.Table]:
@@ -104,21 +87,15 @@ def _fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([conformed(batch, schema) for batch in table.to_batches()], schema=schema)
 
 
-def _described(task: InsertionTask, path: str) -> DataFile:
-    with task.layout.store.open(path) as file:
-        return _data_file(task, path, file.size(), pq.read_metadata(file))
-
-
-def _data_file(task: InsertionTask, path: str, size: int, metadata: Any) -> DataFile:
+def _described(task: InsertionTask) -> DataFile:
     one = task.insertion
     return DataFile(
-        path=path,
-        size=size,
-        rows=metadata.num_rows,
+        path=task.path,
+        size=0,
+        rows=0,
         topic=task.topic,
         partition=one.partition,
         start_offset=one.start_offset,
         end_offset=one.end_offset,
         partition_values=one.values,
-        footer=footer_of(metadata),
     )

@@ -11,22 +11,20 @@ a compaction does it, so that a kill leaves files that `lake clean` knows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from flintmq.lake.compact.merge import INPUTS, open_parquet
+from flintmq.lake.compact.derived_file import DerivedFile, inputs_note, open_parquet
 from flintmq.lake.quarantine.mark import ReplayMark
 from flintmq.lake.store.store import Store
-from flintmq.lake.syncing.range_writer import FileLayout, footer_of, parquet_writer
+from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import POISON, conformed
 from flintmq.lake.tables.data_file import DataFile, FileName, data_path, digest_of
 from flintmq.lake.tables.properties import REBUILDING, REBUILT
@@ -274,9 +272,7 @@ def _rewrite(
 ) -> _Rewritten:
     changed = undiscarded = rows = 0
     chosen_offsets: list[int] = []
-    metadata: list[Any] = []
-    with layout.store.draft() as draft:
-        writer = parquet_writer(draft, layout, metadata)
+    with DerivedFile(layout, inputs_note([one])) as derived:
         with open_parquet(layout.store, one) as file:
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
@@ -291,37 +287,14 @@ def _rewrite(
                     after = change(batch, chosen)
                     rows += after.num_rows
                     if after.num_rows:
-                        writer.write_table(pa.Table.from_batches([after]))
-        writer.add_key_value_metadata({INPUTS: json.dumps([one.path])})
-        writer.close()
+                        derived.write(pa.Table.from_batches([after]))
         if not rows or not chosen_offsets:
             return _Rewritten(one, None, changed, undiscarded)
         name = FileName.of(one.path)
         assert name is not None
-        path = data_path(
-            FileName(
-                topic_id=name.topic_id,
-                partition=name.partition,
-                start_offset=name.start_offset,
-                end_offset=name.end_offset,
-                digest=digest_of(one.path, what, chosen_offsets, layout.digest()),
-                is_merged=True,
-            )
-        )
-        size, described = draft.tell(), metadata[0]
-        if not layout.store.publish(draft, path):
-            with layout.store.open(path) as published:
-                size, described = published.size(), pq.read_metadata(published)
-    added = DataFile(
-        path=path,
-        size=size,
-        rows=described.num_rows,
-        topic=one.topic,
-        partition=one.partition,
-        start_offset=one.start_offset,
-        end_offset=one.end_offset,
-        footer=footer_of(described),
-    )
+        digest = digest_of(one.path, what, chosen_offsets, layout.digest())
+        path = data_path(replace(name, digest=digest, is_merged=True))
+        added = derived.publish(replace(one, path=path, partition_values=()))
     return _Rewritten(one, added, changed, undiscarded)
 
 
