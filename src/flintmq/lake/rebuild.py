@@ -99,7 +99,7 @@ class _Rebuild:
         self._table = table_of(options, self._topic)
         self._poison_table = table_of(options, self._topic + QUARANTINE_SUFFIX)
         kept = kept_decoding(self._state())
-        self._options = replace(options, decoding=_chosen(kept, decoding))
+        self._options = replace(options, decoding=_chosen(kept, decoding), is_decoding_kept=False)
         self._decoding = TableDecoding(
             self._topic, self._options, client, sample_offsets_max=limits.sample_offsets_max
         )

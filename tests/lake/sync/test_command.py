@@ -22,7 +22,7 @@ from flintmq.cli.main import main
 from flintmq.metrics.exposition import parse
 from support.broker.broker_process import BrokerProcess
 from support.lake.synced_lake import Lake
-from support.spark.spark_topics import Topics, numbered
+from support.spark.spark_topics import TIME_MS, Topics, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,9 @@ def test_sync_and_status_tell_what_was_done_and_what_is_left(
     [
         (["--once", "--interval", "1s"], "exclude each other"),
         (["--interval", "soon"], "expected a duration"),
-        (["--schema", "id long"], "say with --decode"),
+        (["--schema", "id long"], "add --decode json, avro or protobuf"),
+        (["--decode", "jsn"], "expected one of raw, json, avro, protobuf"),
+        (["--decode", "avro"], "add --schema FILE or --registry URL"),
         (["--partition-by", "timestamp:week"], "such as timestamp:day"),
         (["--partition-by", "nothing"], "there is no such column"),
         (["--partition-by", "value"], "not partitioned by a column of binary"),
@@ -90,6 +92,30 @@ def test_what_cannot_be_is_refused_with_what_to_write(
     done = run("sync", topic, "--to", str(tmp_path / "lake"), "-b", broker.address, *arguments)
     assert done.exit_code == 2, done.output
     assert words in done.output
+
+
+def test_a_sync_without_decode_continues_as_the_table_is(
+    broker: BrokerProcess, topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.write(topic, [(None, b'{"id": 1}', TIME_MS, ()), (None, b"no JSON", TIME_MS, ())])
+    place = [topic, "--to", str(tmp_path), "-b", broker.address]
+    first = run("sync", *place, "--decode", "json", "--schema", "id long", "--into", "body")
+    assert "1 row in 1 file" in first.output, first.output
+    topics.write(topic, [(None, b'{"id": 2}', TIME_MS, ()), (None, b"still no JSON", TIME_MS, ())])
+    second = run("sync", *place)
+    assert second.exit_code == 0, second.output
+    assert "1 row in 1 file" in second.output
+    assert "1 record quarantined" in second.output
+    topics.write(topic, [(None, b'{"id": 3}', TIME_MS, ())])
+    assert "1 row in 1 file" in run("sync", *place, "--decode", "json").output
+    (found,) = json.loads(run("status", *place, "--json").output)
+    assert (found["decode"], found["rows"], found["quarantined"], found["lag"]) == ("json", 3, 2, 0)
+    for options in (["--decode", "raw"], ["--decode", "json", "--into", "other"]):
+        refused = run("sync", *place, *options)
+        assert refused.exit_code == 2, refused.output
+        assert "was made with --decode json --into body" in refused.output
+        assert "flintmq lake rebuild" in refused.output
 
 
 def test_a_topic_or_table_that_is_not_there_is_said(

@@ -187,7 +187,9 @@ def test_a_table_keeps_the_shape_it_was_begun_with(lake: Lake, topics: Topics, t
     topics.create(topic)
     topics.write(topic, json_records(0, 2))
     lake.sync(topic)
-    with pytest.raises(ConfigurationError, match=r"holds --decode raw, and cannot hold --decode json"):
+    with pytest.raises(
+        ConfigurationError, match=r"made with --decode raw and cannot continue with --decode json"
+    ):
         lake.sync(topic, decode="json")
     with pytest.raises(ConfigurationError, match="is partitioned by nothing"):
         lake.sync(topic, partition_by=["timestamp:day"])

@@ -61,9 +61,8 @@ _CONTINUOUS_S = 1.0
 )
 @click.option(
     "--decode",
-    default="raw",
-    show_default=True,
-    help="How values become columns: raw (not at all), json, avro, protobuf.",
+    default=None,
+    help="How values become columns: raw (not at all), json, avro, protobuf. [as in the table; raw for a new one]",
 )
 @click.option(
     "--schema",

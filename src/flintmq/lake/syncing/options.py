@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from flintmq.arrow.codec.decode import COLUMNS
+from flintmq.arrow.formats.schema_registry import SchemaType
 from flintmq.arrow.scan.options import SourceOptions, TopicSelection
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.errors import ConfigurationError
@@ -75,6 +76,8 @@ class SyncOptions:
     format: Format = Format.PARQUET
     bootstrap: tuple[Address, ...]
     decoding: Decoding = field(default_factory=Decoding)
+    is_decoding_kept: bool = False
+    """Whether an existing table is decoded as before; `decoding` is for a new one."""
     evolve: Evolve = Evolve.WARN
     partitioning: tuple[PartitionField, ...] = ()
     quarantine_topic: str | None = None
@@ -116,7 +119,7 @@ def make_options(
     to: str,
     format: str = Format.PARQUET,
     bootstrap_servers: str,
-    decode: str = RAW,
+    decode: str | None = None,
     schema: str | None = None,
     registry: str | None = None,
     subject: str | None = None,
@@ -133,7 +136,13 @@ def make_options(
     store: Mapping[str, str] | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> SyncOptions:
-    """ConfigurationError says what is wrong."""
+    """Raise ConfigurationError for options that are invalid or contradict each other.
+
+    Without `decode` a new table is raw, and an existing one is decoded as before.
+    """
+    is_decoding_kept, decode = decode is None, decode or RAW
+    if decode not in (kinds := (RAW, *SchemaType)):
+        raise ConfigurationError(f"--decode {decode}: expected one of {', '.join(kinds)}")
     names = tuple(dict.fromkeys(topics))
     if not names:
         raise ConfigurationError("name the topics to sync")
@@ -147,7 +156,7 @@ def make_options(
         "--rest": rest,
     }
     if decode == RAW and (given := [name for name, value in about_decoding.items() if value]):
-        raise ConfigurationError(f"{given[0]} is about decoding; say with --decode how values are to be read")
+        raise ConfigurationError(f"{given[0]} requires --decode: add --decode json, avro or protobuf")
     if rest and evolve == Evolve.FAIL:
         raise ConfigurationError("--evolve fail and --rest exclude each other; give one of them")
     if schema and registry:
@@ -170,6 +179,7 @@ def make_options(
             into=into,
             rest=_rest(rest, decode, registry),
         ),
+        is_decoding_kept=is_decoding_kept,
         evolve=_evolve(evolve, decode, registry),
         partitioning=parse_partitioning(partition_by),
         quarantine_topic=_quarantine_topic(quarantine, names),
@@ -200,7 +210,10 @@ def _schema(given: str, kind: str) -> tuple[str | None, str | None]:
     if not os.path.isfile(given):
         if " " in given.strip() or "{" in given:
             return given, None
-        raise ConfigurationError(f"--schema {given}: there is no such file, and it is no schema")
+        raise ConfigurationError(
+            f"--schema {given}: there is no such file, and the text is not a schema; give a file, or for JSON "
+            "columns such as 'id long, name string'"
+        )
     if kind == "protobuf":
         return None, given
     try:

@@ -113,7 +113,7 @@ class SyncedTable:
         self._rebuilt = rebuilt
 
     def _quarantine_of(self, state: TableState) -> Quarantine | None:
-        if self._options.decoding.is_raw:
+        if kept_decoding(state).is_raw:
             return None
         if self._quarantine is None:
             self._quarantine = quarantine_of(self._options, self._topic, self._client)

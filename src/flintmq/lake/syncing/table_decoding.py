@@ -76,16 +76,24 @@ class TableDecoding:
                 registry=asked.registry,
             ):
                 self._current = replace(asked, schema=self._inferred(topic))
+            elif not asked.is_raw and not (asked.schema or asked.schema_file or asked.registry):
+                raise ConfigurationError(
+                    f"--decode {asked.kind} requires a schema: add --schema FILE or --registry URL"
+                )
             self._row_decoder = self._made()
         return self._row_decoder
 
     def of(self, state: TableState) -> RowDecoder:
         kept, asked = kept_decoding(state), self._asked
-        if (kept.kind, kept.into) != (asked.kind, asked.into):
+        if self._options.is_decoding_kept:
+            asked = Decoding(kind=kept.kind)
+        if kept.kind != asked.kind or asked.into not in (None, kept.into):
             raise ConfigurationError(
-                f"the table of {self._topic} holds {_named(kept)}, and cannot hold {_named(asked)} from now on; "
-                "say it as it was, or sync to another place with --to"
+                f"the table of {self._topic} was made with {_named(kept)} and cannot continue with {_named(asked)}: "
+                "leave --decode and --into out, sync to another directory with --to, or change the table with "
+                "flintmq lake rebuild"
             )
+        self._asked = asked = replace(asked, into=kept.into)
         if asked.rest and kept.rest and asked.rest != kept.rest:
             raise ConfigurationError(
                 f"the table of {self._topic} keeps fields without a column in {kept.rest}, and cannot keep them in "

@@ -116,8 +116,9 @@ def _wider(old: pa.DataType, new: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_null(new):
         return old
     raise TableError(
-        f"Column {path!r} is {old} in the table and cannot become {new}: columns may be added, and int become long, "
-        "float become double, a decimal of more digits. Give the column another name, or write to another table."
+        f"Column {path!r} is {old} in the table and cannot become {new}: columns may be added, int may become long, "
+        "float may become double, and a decimal may get more digits. Give the column another name, sync to another "
+        "directory with --to, or change the table with flintmq lake rebuild."
     )
 
 
