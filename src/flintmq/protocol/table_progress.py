@@ -18,6 +18,11 @@ def progress_metadata(location: str) -> str:
     return _PREFIX + location[:_LOCATION_CHARS_MAX]
 
 
+def is_progress_of_other(metadata: str, location: str) -> bool:
+    """Whether the offset is the progress of another table than the one at `location`."""
+    return table_of(metadata) is not None and metadata != progress_metadata(location)
+
+
 def table_of(metadata: str) -> str | None:
     """The table's location; None if the offset is no table's progress."""
     return metadata.removeprefix(_PREFIX) if metadata.startswith(_PREFIX) else None

@@ -201,3 +201,26 @@ def test_the_command_drops_all_that_belongs_to_the_table(
     lake.sync(topic, format=format, decode="json", schema="id long")
     assert len(lake.rows(topic, format)) == 1
     assert len(lake.rows(f"{topic}__quarantine", format)) == 1
+
+
+def test_a_group_that_shows_another_table_is_kept(lake: Lake, topics: Topics, topic: str) -> None:
+    """Without it retention would delete records that the other table does not have."""
+    topics.create(topic)
+    topics.write(topic, [(b"k", b"v", TIME_MS, ())])
+    other = Lake(lake.spark, lake.address, f"{lake.root}-2")
+    lake.sync(topic)
+    other.sync(topic)
+
+    def run(root: str) -> Any:
+        return CliRunner().invoke(main, ["lake", "drop", topic, "--to", root, "-b", lake.address, "--yes"])
+
+    done = run(lake.root)
+    assert done.exit_code == 0, done.output
+    assert (
+        f"the group lake-{topic} is kept: it shows the progress of the table {other.root}/{topic}"
+        in done.stderr
+    )
+    assert f"lake-{topic}" in [one.id for one in list_groups(topics.client)]
+    done = run(other.root)
+    assert done.exit_code == 0, done.output
+    assert f"lake-{topic}" not in [one.id for one in list_groups(topics.client)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from flintmq.cli.main import main
@@ -86,6 +87,26 @@ def test_a_sync_that_finds_nothing_new_publishes_again(
         set_offsets(topics.client, group, {(topic, 0): 5})
         sync.run()
         assert committed_offsets(topics.client, group) == expected
+
+
+def test_a_second_table_that_takes_over_the_group_is_noticed(
+    topics: Topics, topic: str, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P5: a group names one table, so retention does not wait for the other."""
+    topics.create(topic)
+    topics.write(topic, numbered(0, 5))
+    other = Lake(lake.spark, lake.address, f"{lake.root}-2")
+    lake.sync(topic)
+    lake.sync(topic)
+    assert caplog.messages == []
+    other.sync(topic)
+    (message,) = caplog.messages
+    assert f"the group lake-{topic} showed the progress of the table {lake.root}/{topic} until now" in message
+    assert "--group" in message
+    caplog.clear()
+    other.sync(topic)
+    lake.sync(topic, group=f"{topic}-of-its-own")
+    assert caplog.messages == []
 
 
 def test_a_broker_without_room_for_metadata_still_shows_the_lag(tmp_path: Path, topic: str) -> None:

@@ -11,8 +11,10 @@ from flintmq.cli.common.connection import bootstrap_option, json_option, open_cl
 from flintmq.cli.common.exit_codes import REMOTE_CODES, CommandFailure
 from flintmq.cli.common.output import many, print_json, size, warn
 from flintmq.cli.lake.options import check_installed, place_options
-from flintmq.client.admin.groups import delete_group
+from flintmq.client.admin.groups import committed_offsets, delete_group
+from flintmq.client.cluster import ClusterClient
 from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.protocol.table_progress import is_progress_of_other, table_of
 
 
 @click.command(
@@ -80,8 +82,9 @@ def command(
     dropped = [drop(one, keep_files=keep_files) for one in reversed(there)]
     options = make_options([topic], to=to, format=table_format, bootstrap_servers=bootstrap, group=group)
     shared = shared_quarantine_group(options, topic)
-    groups = (options.group_of(topic), quarantine_group(shared, every[0].table.location))
-    deleted = _delete_groups(bootstrap, groups)
+    location = every[0].table.location
+    groups = (options.group_of(topic), quarantine_group(shared, location))
+    deleted = _delete_groups(bootstrap, groups, location)
     if as_json:
         print_json(
             {
@@ -94,12 +97,15 @@ def command(
         click.echo(f"{one.table}: dropped, {many(one.files, 'file')} ({size(one.bytes)}) deleted")
 
 
-def _delete_groups(bootstrap: str, groups: tuple[str, ...]) -> list[str]:
-    """Return those that were there. The tables are gone already: what a broker says does not undo that."""
+def _delete_groups(bootstrap: str, groups: tuple[str, ...], location: str) -> list[str]:
+    """Return the deleted groups. The tables are already gone, so a failure is only a warning."""
     deleted: list[str] = []
     try:
         with open_client(bootstrap) as client:
             for group in groups:
+                if (other := _other_table(client, group, location)) is not None:
+                    warn(f"the group {group} is kept: it shows the progress of the table {other}")
+                    continue
                 try:
                     delete_group(client, group)
                     deleted.append(group)
@@ -109,3 +115,11 @@ def _delete_groups(bootstrap: str, groups: tuple[str, ...]) -> list[str]:
     except FlintError as error:
         warn(f"the groups {', '.join(groups)} are not deleted: {error}. Use flintmq group delete")
     return deleted
+
+
+def _other_table(client: ClusterClient, group: str, location: str) -> str | None:
+    """Return the other table whose progress the group shows. Without the group, retention would not wait for it."""
+    for one in committed_offsets(client, group).values():
+        if is_progress_of_other(one.metadata, location):
+            return table_of(one.metadata)
+    return None

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.cluster_client import client_of
 from flintmq.arrow.formats.extra_fields import described
-from flintmq.client.admin.groups import set_offsets
+from flintmq.client.admin.groups import committed_offsets, set_offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.metadata import TopicMetadata
 from flintmq.errors import ErrorCode, FlintError, RequestError
@@ -35,7 +35,7 @@ from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncR
 from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
 from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records
 from flintmq.lake.tables.table import Conflict, TopicProgress
-from flintmq.protocol.table_progress import progress_metadata
+from flintmq.protocol.table_progress import is_progress_of_other, progress_metadata, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -345,6 +345,8 @@ class Sync:
         group = self._options.group_of(topic)
         offsets = {(topic, partition): offset for partition, offset in next_offsets.items()}
         try:
+            if topic not in self._published_s:
+                self._warn_of_other_table(group, topic, location)
             try:
                 set_offsets(self._client, group, offsets, metadata=progress_metadata(location))
             except RequestError as error:
@@ -356,6 +358,25 @@ class Sync:
             self._published_s[topic] = self._clock()
         except FlintError as error:
             logger.warning("the progress of %s could not be published as group %s: %s", topic, group, error)
+
+    def _warn_of_other_table(self, group: str, topic: str, location: str) -> None:
+        """A group shows one table. Retention no longer waits for the table that it showed before."""
+        try:
+            committed = committed_offsets(self._client, group)
+        except FlintError as error:
+            logger.info(
+                "the offsets of group %s could not be read before they are replaced: %s", group, error
+            )
+            return
+        for (name, _), one in committed.items():
+            if name == topic and is_progress_of_other(one.metadata, location):
+                logger.warning(
+                    "the group %s showed the progress of the table %s until now: retention no longer waits for that "
+                    "table. Sync each table of a topic with a --group of its own",
+                    group,
+                    table_of(one.metadata),
+                )
+                return
 
     def _publish_again(self, topic: str, location: str, next_offsets: Mapping[int, int]) -> None:
         """Publish what has not changed, now and then: a group that nobody commits to expires."""
