@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 
+from flintmq.cli.main import main
 from flintmq.lake.clean import clean
+from flintmq.lake.store.store import StoreError
 from flintmq.lake.tables.factory import open_table, open_with_store
 from flintmq.lake.tables.other_formats import formats_at, missing_table
 from flintmq.lake.tables.table import Format, TableError
@@ -94,3 +97,41 @@ def test_an_iceberg_table_whose_directory_was_removed_is_noticed(tmp_path: Path)
     eval(advice, names)
     assert table.state() is None
     assert table.create(SCHEMA).progress == {}
+
+
+@pytest.mark.parametrize("format", list(Format))
+def test_commands_that_only_look_create_nothing(tmp_path: Path, format: Format) -> None:
+    """A misspelt --to leaves no directory and no catalog behind."""
+    root = tmp_path / "misspelt"
+    for command in ("files", "compact", "clean", "drop", "latest"):
+        done = CliRunner().invoke(
+            main, ["lake", command, "orders", "--to", str(root), "--format", str(format)]
+        )
+        assert done.exit_code == 1, done.output
+        assert f"no {format} table" in done.output
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("format", list(Format))
+def test_a_root_that_is_a_file_is_an_error_that_names_the_option(tmp_path: Path, format: Format) -> None:
+    (tmp_path / "file").touch()
+    table = open_table(str(tmp_path / "file"), TOPIC, format)
+    with pytest.raises(TableError, match=r"(is a file|cannot be created).*--to"):
+        table.create(SCHEMA)
+
+
+def test_a_table_that_another_process_creates_is_found_later(tmp_path: Path) -> None:
+    early = open_table(str(tmp_path), TOPIC, Format.ICEBERG)
+    assert early.state() is None
+    TableLocation(tmp_path, Format.ICEBERG).fill([1])
+    assert early.state() is not None
+
+
+def test_an_iceberg_table_whose_files_cannot_be_written_is_an_error_of_the_store(tmp_path: Path) -> None:
+    """Its catalog is in another directory, which can be written."""
+    (tmp_path / "file").touch()
+    table = open_table(
+        str(tmp_path / "file"), TOPIC, Format.ICEBERG, catalog=f"sqlite:///{tmp_path}/catalog.db"
+    )
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        table.create(SCHEMA)

@@ -185,6 +185,11 @@ def test_a_wrong_setting_is_named() -> None:
         open_store("ftp://host/table")
 
 
+def test_a_bucket_that_does_not_exist_is_named(s3: S3Server) -> None:
+    with pytest.raises(StoreError, match=r"Does no-such-bucket exist\?.*--store"):
+        list(open_store("s3://no-such-bucket/table", s3.settings).list("x"))
+
+
 def test_drafts_of_the_dead_are_found_and_those_of_the_living_are_not(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
@@ -215,3 +220,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(store.list("")) == []
     assert store.abandoned_drafts() == []
     assert store.put_new("log/0", b"x" * 10_000)
+
+
+def test_a_directory_that_cannot_be_created_is_an_error_that_names_the_option() -> None:
+    with pytest.raises(StoreError, match=r"/proc/lake.*cannot be created.*--to"):
+        open_store("/proc/lake").put_new("x", b"")

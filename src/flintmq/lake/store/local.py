@@ -22,6 +22,14 @@ from flintmq.lake.store.store import StoredFile, StoreError
 _DRAFTS: Final = "_flintmq/drafts"
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
 _DRAFT_ATTEMPTS: Final = 8
+_CHECK_TO: Final = "Name a directory with --to"
+_CHECK_DISK: Final = "See to the disk, then start again"
+_ADVICE: Final[Mapping[int | None, str]] = {
+    errno.ENOTDIR: f"A part of this path is a file. {_CHECK_TO}",
+    errno.EEXIST: f"A part of this path is a file. {_CHECK_TO}",
+    errno.EACCES: "This user may not read or write it. Change its permissions, or name another directory with --to",
+    errno.EROFS: "The file system is read-only. Name another directory with --to",
+}
 
 
 class LocalFileStore:
@@ -91,9 +99,14 @@ class LocalFileStore:
 
     @contextmanager
     def draft(self) -> Iterator[BinaryIO]:
-        with self._failing(_DRAFTS):
-            self._make_folder(f"{_DRAFTS}/any")
-            file = self._new_draft()
+        try:
+            with self._failing(_DRAFTS):
+                self._make_folder(f"{_DRAFTS}/any")
+                file = self._new_draft()
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self._folder}: the directory cannot be created ({error.strerror}). {_CHECK_TO}."
+            ) from error
         try:
             yield file
         finally:
@@ -201,7 +214,7 @@ class LocalFileStore:
                     "on one that has them, and whose files you own."
                 ) from error
             raise StoreError(
-                f"{name}: {error.strerror or error}. See to the disk, then start again."
+                f"{name}: {error.strerror or error}. {_ADVICE.get(error.errno, _CHECK_DISK)}."
             ) from error
 
 

@@ -180,10 +180,13 @@ class ObjectStore:
             raise
         except (exceptions.BaseError, OSError, ValueError) as error:
             # What follows the first line is for who debugs the library.
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0].rstrip(".")
+            bucket = self._url.partition("://")[2].partition("/")[0]
+            # A missing file is FileNotFoundError; what else is not found is the bucket.
+            missing = f" Does {bucket} exist?" if "404" in reason else ""
             raise StoreError(
-                f"{self._url}/{path}: {reason}. See to the store, its address and its credentials "
-                f"({self._provider.variables} in the environment, or the store's settings), then start again."
+                f"{self._url}/{path}: {reason}.{missing} Check the store, its address and its credentials "
+                f"({self._provider.variables} in the environment, or --store NAME=VALUE), then start again."
             ) from error
 
 

@@ -79,7 +79,7 @@ def open_table(
         from flintmq.lake.tables.delta.table import DeltaTable
 
         return DeltaTable(store, limits=limits)
-    from flintmq.lake.tables.iceberg.catalogs import open_catalog
+    from flintmq.lake.tables.iceberg.catalogs import CatalogAddress
     from flintmq.lake.tables.iceberg.table import IcebergTable
 
-    return IcebergTable(store, open_catalog(root, catalog, settings), (namespace, name), limits=limits)
+    return IcebergTable(store, CatalogAddress(root, catalog, settings), (namespace, name), limits=limits)

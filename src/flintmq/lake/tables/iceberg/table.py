@@ -36,7 +36,7 @@ from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.data_file import DataFile, data_file_of
 from flintmq.lake.tables.iceberg import entries
 from flintmq.lake.tables.iceberg import progress as iceberg_progress
-from flintmq.lake.tables.iceberg.catalogs import location_of
+from flintmq.lake.tables.iceberg.catalogs import CatalogAddress, location_of
 from flintmq.lake.tables.iceberg.snapshots import NO_RETRY, kept_snapshots, lists_of, slim_copy
 from flintmq.lake.tables.other_formats import check_new
 from flintmq.lake.tables.properties import PREFIX, from_texts, to_texts
@@ -60,14 +60,16 @@ class IcebergTable:
     def __init__(
         self,
         store: Store,
-        catalog: Catalog,
+        catalog: Catalog | CatalogAddress,
         identifier: tuple[str, str],
         *,
         limits: TableLimits = TABLE_LIMITS,
     ) -> None:
         self._store = store
         self._limits = limits
-        self._catalog = catalog
+        self._address = catalog if isinstance(catalog, CatalogAddress) else None
+        self._found = catalog.find() if isinstance(catalog, CatalogAddress) else catalog
+        """None: there is no catalog yet, and so no table."""
         self._identifier = identifier
         self._known: Loaded | None = None
 
@@ -117,18 +119,21 @@ class IcebergTable:
         schema_evolution.check(schema)
         check_new(self, self._store)
         made = entries.schema_of(schema)
+        if self._found is None and self._address is not None:
+            self._found = self._address.open()
         try:
             self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         except (NamespaceAlreadyExistsError, IntegrityError):
             pass  # by somebody else, just now
         try:
-            self._catalog.create_table(
-                self._identifier,
-                schema=made,
-                location=location_of(self.location),
-                partition_spec=entries.spec_of(made, partitioning),
-                properties={**_PROPERTIES, **to_texts({}, properties or {})},
-            )
+            with self._reaching():
+                self._catalog.create_table(
+                    self._identifier,
+                    schema=made,
+                    location=location_of(self.location),
+                    partition_spec=entries.spec_of(made, partitioning),
+                    properties={**_PROPERTIES, **to_texts({}, properties or {})},
+                )
         except TableAlreadyExistsError as error:
             raise Conflict(f"There is a table {self._name} already; read its state.") from error
         except SQLAlchemyError as error:
@@ -352,6 +357,15 @@ class IcebergTable:
                 f"The catalog of {self._name} cannot be read: {error}. See who holds it."
             ) from error
 
+    @property
+    def _catalog(self) -> Catalog:
+        """Raise NoSuchTableError if there is none yet; another process may have created it by now."""
+        if self._found is None and self._address is not None:
+            self._found = self._address.find()
+        if self._found is None:
+            raise NoSuchTableError(f"There is no catalog that could have {self._name}")
+        return self._found
+
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         """What pyiceberg's own files meet: a disk that is full, a store that is away."""
@@ -359,7 +373,8 @@ class IcebergTable:
             yield
         except OSError as error:
             raise StoreError(
-                f"{self._name}: its files cannot be reached: {error}. See to the disk or the store, then start again."
+                f"{self._name}: its files cannot be read or written: {error}. Check the permissions and "
+                "the disk or the store, then start again."
             ) from error
 
     def _path(self, file_path: str) -> str:
