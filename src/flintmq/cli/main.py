@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "lake": CommandEntry(
         "flintmq.cli.lake.main",
-        "Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
+        "Turn topics into tables, and back: Parquet, Iceberg and Delta, in a directory or an object store.",
     ),
     "pipeline": CommandEntry(
         "flintmq.cli.pipeline.main", "Check, draw and run pipelines that are declared in a file."

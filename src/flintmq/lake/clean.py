@@ -37,12 +37,12 @@ METADATA_AGE_MS: Final = 24 * 3600 * 1000
 
 
 class OrphanReason(StrEnum):
-    LATE = "the table was further already"
-    OTHER_TOPIC = "of a topic that the table is not made from"
+    LATE = "replaced, or left by a sync that did not commit it"
+    OTHER_TOPIC = "belongs to another topic"
     UNMERGED = "merged from files that are not in the table"
     REPLACED = "the table has another file of these offsets"
-    UNLISTED = "a list of files that no version has"
-    DRAFT = "its writer died"
+    UNLISTED = "a list of files that no version of the table uses"
+    DRAFT = "left by a process that was killed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def test_the_latest_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     done = run("latest", TOPIC, "--to", str(tmp_path), "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == 7
-    assert "7 keys, 0 offsets further" in run("latest", TOPIC, "--to", str(tmp_path)).stdout
+    assert "7 keys, 0 new offsets read" in run("latest", TOPIC, "--to", str(tmp_path)).stdout
 
 
 def test_what_is_not_there_or_makes_no_sense_is_said(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ from flintmq.cli.lake.options import check_installed, place_options
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="For how long older versions of the table stay readable, such as 1d or '2 weeks'.",
+    help="How long older versions of the table stay readable, such as 1d or '2 weeks'.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
 @json_option
 def command(
     tables: tuple[str, ...],

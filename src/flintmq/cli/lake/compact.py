@@ -24,7 +24,7 @@ from flintmq.cli.lake.options import check_installed, open_session, place_option
 )
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
 @place_options
-@click.option("--target-size", default="256MiB", show_default=True, help="How large files become.")
+@click.option("--target-size", default="256MiB", show_default=True, help="The size of the merged files.")
 @spark_options
 @json_option
 def command(
@@ -42,7 +42,7 @@ def command(
     """Merge small files of tables into larger ones, the same rows in the same order.
 
     Workers of Spark merge neighbours of one partition; then one commit puts the new files in the place of theirs. A
-    sync may go on meanwhile. The old files stay for who still reads them, until `flintmq lake clean`.
+    sync may go on meanwhile. The old files stay for queries that still read them, until `flintmq lake clean`.
     """
     target_bytes = parse_size_bytes("--target-size", target_size, example="256MiB", least=1)
     check_installed()

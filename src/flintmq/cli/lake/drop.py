@@ -32,10 +32,10 @@ from flintmq.protocol.table_progress import is_progress_of_other, table_of
 @click.option(
     "--keep-files",
     is_flag=True,
-    help="Keep data files; delete only the log or the catalog's entry, which make them a table.",
+    help="Keep the data files; delete only the table's log or its entry in the catalog.",
 )
 @click.option("--group", default=None, help="The consumer group that shows the lag. [lake-TOPIC]")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def command(
     topic: str,
@@ -52,9 +52,9 @@ def command(
 ) -> None:
     """Delete a table with its files, its quarantine, its table of latest rows and its group.
 
-    The topic is left alone. Stop syncs of the table first: one that goes on makes a new table when the old one is
-    gone. A drop that was killed is finished by the same command; until then the table is refused to everybody. There
-    is no way back. At a terminal you are asked first, unless you say --yes.
+    The topic is not changed. Stop syncs of the table first: a sync that continues creates a new table when the old
+    one is gone. The same command finishes a drop that was killed; until then every command refuses the table. A drop
+    cannot be undone. At a terminal it asks for confirmation, unless --yes is given.
     """
     check_installed()
     from flintmq.lake.drop import drop, fence, is_there

@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """List the files that a table consists of now, a line each, in the order of partitions and offsets.
 
-    A folder of a plain Parquet table also has files that do not count: those of a sync under way, and those that a
+    The directory of a plain Parquet table also has files that do not count: those of a running sync, and those that a
     compaction has replaced. Give engines this list.
     """
     check_installed()

@@ -65,6 +65,6 @@ def command(
             )
         else:
             click.echo(
-                f"{target.table.location}: {many(done.rows, 'key')}, {many(done.offsets, 'offset')} further, "
+                f"{target.table.location}: {many(done.rows, 'key')}, {many(done.offsets, 'new offset')} read, "
                 f"{many(done.files_written, 'file')} written"
             )

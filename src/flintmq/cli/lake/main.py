@@ -5,7 +5,7 @@ from __future__ import annotations
 from flintmq.cli.common.command import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "sync": CommandEntry("flintmq.cli.lake.sync", "Let tables have what topics have, each record once."),
+    "sync": CommandEntry("flintmq.cli.lake.sync", "Copy topics into tables, each record exactly once."),
     "status": CommandEntry(
         "flintmq.cli.lake.status",
         "Show how far tables are behind their topics, by partition, and what they hold.",
@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "rebuild": CommandEntry(
         "flintmq.cli.lake.rebuild",
-        "Make all rows of a table anew from its topic, and swap them in with one commit.",
+        "Write all rows of a table again from its topic, and swap them in with one commit.",
     ),
     "drop": CommandEntry(
         "flintmq.cli.lake.drop",
@@ -54,7 +54,7 @@ COMMANDS = {
 command = LazyGroup(
     name="lake",
     entries=COMMANDS,
-    help="Turn topics into tables, and back: Parquet, Iceberg and Delta, in a folder or an object store.",
+    help="Turn topics into tables, and back: Parquet, Iceberg and Delta, in a directory or an object store.",
     epilog="\b\nExamples:\n  flintmq lake sync orders --to /srv/lake\n"
     "  flintmq lake sync orders --to s3://lake --format iceberg --interval 30s\n"
     "  flintmq lake status orders --to /srv/lake",

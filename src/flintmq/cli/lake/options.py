@@ -49,7 +49,7 @@ def place_options(command: F) -> F:
             "to",
             required=True,
             metavar="DIR|s3://…|gs://…|az://…",
-            help="The folder, or the bucket and prefix, that holds the tables; each has its topic's name.",
+            help="The directory, or the bucket and prefix, of the tables; each has its topic's name.",
         ),
     ):
         command = option(command)
@@ -63,7 +63,7 @@ def value_options(command: F) -> F:
             "--into",
             default=None,
             metavar="COLUMN",
-            help="One column for all that is decoded. [one for each]",
+            help="One column for all decoded fields. [one for each]",
         ),
         click.option("--message", default=None, help="Protobuf: the message in the schema. [the first]"),
         click.option("--subject", default=None, help="The registry's subject of the schemas. [TOPIC-value]"),
@@ -71,7 +71,7 @@ def value_options(command: F) -> F:
             "--registry",
             default=None,
             metavar="URL",
-            help="A schema registry; values begin with a schema's id.",
+            help="A schema registry; values begin with the id of their schema.",
         ),
     ):
         command = option(command)
@@ -83,22 +83,25 @@ quarantine_option = click.option(
     default="table",
     show_default=True,
     metavar="table|topic:NAME",
-    help="Where records go that cannot be decoded: the table TOPIC__quarantine, or a topic.",
+    help="The destination of records that cannot be decoded: the table TOPIC__quarantine, or a topic.",
 )
 file_size_option = click.option(
-    "--file-size", default="128MiB", show_default=True, help="How much of a topic one file takes."
+    "--file-size",
+    default="128MiB",
+    show_default=True,
+    help="The size of the part of a topic that one file holds.",
 )
 
 
 def spark_options(command: F) -> F:
     """`master`, `remote`."""
     for option in (
-        click.option("--remote", default=None, metavar="sc://…", help="A Spark Connect server to work on."),
+        click.option("--remote", default=None, metavar="sc://…", help="A Spark Connect server to use."),
         click.option(
             "--master",
             default=None,
-            help="Where Spark works, also on little work. "
-            "[no Spark for little work; the session of `flintmq spark up`, or local[*]]",
+            help="The Spark master, used for small work too. "
+            "[no Spark for small work; else the session of `flintmq spark up`, or local[*]]",
         ),
     ):
         command = option(command)

@@ -53,10 +53,10 @@ _DECODING = ("schema", "registry", "subject", "message", "into")
 @value_options
 @quarantine_option
 @click.option(
-    "--allow-gaps", is_flag=True, help="Rebuild although rows are lost that the topic no longer holds."
+    "--allow-gaps", is_flag=True, help="Rebuild even if rows are lost that the topic no longer holds."
 )
 @file_size_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @spark_options
 @json_option
 def command(
@@ -77,12 +77,12 @@ def command(
     as_json: bool,
     **about_decoding: Any,
 ) -> None:
-    """Make all rows of a table anew from its topic, and swap them in with one commit.
+    """Write all rows of a table again from its topic, and swap them in with one commit.
 
-    For a schema that the table could not take, or a table that was damaged. Until the commit everybody has the old
-    rows. Records that cannot be decoded are quarantined anew. A rebuild that was killed is continued by the same
-    command. It is refused where the topic no longer holds all rows of the table, unless --allow-gaps is said. At a
-    terminal you are asked first, unless you say --yes.
+    Use it for a schema change that a sync refuses, or for a damaged table. Readers see the old rows until the commit.
+    Records that cannot be decoded replace the quarantine. The same command continues a rebuild that was killed. It
+    is refused if the topic no longer holds all rows of the table, unless --allow-gaps is given. At a terminal it asks
+    for confirmation, unless --yes is given.
     """
     check_installed()
     from flintmq.lake.rebuild import rebuild
@@ -108,7 +108,7 @@ def command(
         kind = decode or (None if state is None else kept_decoding(state).kind)
         options = make_options([topic], decode=kind or "raw", **about_decoding, **more)
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Make all rows of {table_of(options, topic).location} anew?", abort=True, err=True)
+        click.confirm(f"Write all rows of {table_of(options, topic).location} again?", abort=True, err=True)
     with Progress("writing") as progress:
         done = rebuild(
             open_session(master, remote),

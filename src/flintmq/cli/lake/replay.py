@@ -31,24 +31,27 @@ _CODECS = {codec.label: codec for codec in Codec}
 @click.argument("topic", metavar="TABLE")
 @place_options
 @bootstrap_option
-@click.option("--to-topic", default=None, metavar="TOPIC", help="Where the records go.")
+@click.option("--to-topic", default=None, metavar="TOPIC", help="The topic to write to.")
 @click.option(
     "--quarantined",
     is_flag=True,
-    help="Bring records from quarantine into the table, those that can be decoded by now; instead of --to-topic.",
+    help="Add quarantined records that can be decoded now to the table, instead of writing to a topic.",
 )
 @click.option(
     "--start-offset", type=click.IntRange(0), default=None, help="The first offset, in every partition."
 )
 @click.option(
-    "--end-offset", type=click.IntRange(0), default=None, help="Behind the last offset, in every partition."
+    "--end-offset",
+    type=click.IntRange(0),
+    default=None,
+    help="The offset after the last one, in every partition.",
 )
 @click.option("--since", default=None, metavar="TIME", help="Only records of this time or later.")
 @click.option("--until", default=None, metavar="TIME", help="Only records from before this time.")
 @click.option(
     "--name",
     default=None,
-    help="What the replay is remembered by. Another one begins anew. [by the table, the topic and the range]",
+    help="The name under which progress is kept; a new name starts over. [from the table, the topic and the range]",
 )
 @click.option("--compression", type=click.Choice(tuple(_CODECS)), default="none", show_default=True)
 @click.option(
@@ -186,14 +189,14 @@ def _replay_quarantined(
         return
     if done.replayed:
         click.echo(
-            f"{source.table.location}: {many(done.replayed, 'quarantined record')} became rows, "
+            f"{source.table.location}: {many(done.replayed, 'quarantined record')} added to the table, "
             f"{many(done.files, 'file')} written"
         )
     else:
         click.echo(f"{source.table.location}: no quarantined record can be decoded")
     if done.left:
         click.echo(
-            f"{many(done.left, 'record')} still cannot be decoded; see them with: "
+            f"{many(done.left, 'record')} still cannot be decoded; list with: "
             f"flintmq lake quarantine list {topic} --to {to} --format {table_format}"
         )
 

@@ -52,12 +52,15 @@ _CONTINUOUS_S = 1.0
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @place_options
 @bootstrap_option
-@click.option("--once", is_flag=True, help="Sync what is there, and end. This is the default.")
+@click.option("--once", is_flag=True, help="Sync what the topics hold now, then exit. This is the default.")
 @click.option(
-    "--interval", default=None, metavar="TIME", help="Sync again and again, such as every 30s or '5 minutes'."
+    "--interval",
+    default=None,
+    metavar="TIME",
+    help="Repeat the sync at this interval, such as 30s or '5 minutes'.",
 )
 @click.option(
-    "--continuous", is_flag=True, help="Sync as soon as there is something new, once a second at most."
+    "--continuous", is_flag=True, help="Sync as soon as there are new records, at most once a second."
 )
 @click.option(
     "--decode",
@@ -69,43 +72,48 @@ _CONTINUOUS_S = 1.0
     "schemas",
     multiple=True,
     metavar="FILE|TEXT",
-    help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: as the first records are]",
+    help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: inferred from records]",
 )
 @value_options
 @click.option(
     "--evolve",
     type=click.Choice(EVOLVE),
     default=None,
-    help="What becomes of fields that the table has no column for: the sync fails, they are counted and named, or "
-    "columns are added. [warn; with --registry: add]",
+    help="How to treat fields that the table has no column for: fail the sync, count and name them, or "
+    "add columns. [warn; with --registry: add]",
 )
 @click.option(
     "--rest",
     default=None,
     metavar="COLUMN",
-    help="JSON: keep fields that have no column in this one, as a JSON object.",
+    help="JSON: keep fields that have no column in this column, as a JSON object.",
 )
 @click.option(
     "--partition-by",
     multiple=True,
     metavar="COLUMN[:PART]",
-    help="Folders by a column, or by year, month, day or hour of a time, such as timestamp:day.",
+    help="Partition a new table by a column, or by year, month, day or hour of a time, such as timestamp:day.",
 )
 @quarantine_option
 @click.option(
-    "--allow-gaps", is_flag=True, help="Go on, with a warning, when retention was faster than the sync."
+    "--allow-gaps",
+    is_flag=True,
+    help="Continue with a warning if retention deleted records before they were synced.",
 )
 @click.option("--group", default=None, help="The consumer group that shows the lag. [lake-TOPIC]")
 @file_size_option
 @click.option(
-    "--metrics-file", default=None, metavar="FILE", help="Write figures for Prometheus after each sync."
+    "--metrics-file",
+    default=None,
+    metavar="FILE",
+    help="Write metrics for Prometheus to this file after each sync.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=None,
     metavar="PORT",
-    help="Tell them at http://127.0.0.1:PORT/metrics while it runs; 0 takes a free port, and says which.",
+    help="Serve them at http://127.0.0.1:PORT/metrics while it runs; 0 takes a free port and prints it.",
 )
 @spark_options
 @json_option
@@ -129,11 +137,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Let tables have what topics have, each record once.
+    """Copy topics into tables, each record exactly once.
 
-    Workers of Spark read the topics (complete segments from the broker's own files, where they are at hand), check
-    them and write Parquet; then files and offsets are committed together. A sync that was stopped or killed is
-    continued by the next one.
+    The topics are read (complete segments from the broker's own files, where they are accessible), checked and
+    written as Parquet; then files and offsets are committed together. The next sync continues after one that was
+    stopped or killed.
     """
     if len(schemas) > 1:
         raise ConfigurationError("--schema is given twice; name all columns in one schema")
@@ -225,7 +233,7 @@ def _serving_metrics(port: int | None, metrics: SyncMetrics) -> Iterator[None]:
 
     with MetricsServer(metrics.text, port=port) as server:
         if port == 0:
-            note(f"figures at http://127.0.0.1:{server.port}/metrics")
+            note(f"metrics at http://127.0.0.1:{server.port}/metrics")
         yield
 
 

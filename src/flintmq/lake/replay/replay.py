@@ -155,7 +155,8 @@ def _checked_batch_bytes(client: ClusterClient, name: str, codec: Codec) -> int:
         settings.get("cleanup.policy") or "delete"
     ):
         logger.warning(
-            "%s keeps records for %s ms only: older ones are deleted soon after they are replayed (retention.ms)",
+            "%s has retention.ms=%s: rows that are older than that are deleted soon after they are replayed; "
+            "retention.ms=-1 keeps them",
             name,
             settings["retention.ms"],
         )

@@ -210,8 +210,8 @@ class LocalFileStore:
             name = self._name(path)
             if error.errno in _NO_LINKS:
                 raise StoreError(
-                    f"{name} cannot be made: the file system refuses hard links ({error.strerror}). Choose a folder "
-                    "on one that has them, and whose files you own."
+                    f"{name} cannot be made: the file system refuses hard links ({error.strerror}). Choose a "
+                    "directory on one that has them, and whose files you own."
                 ) from error
             raise StoreError(
                 f"{name}: {error.strerror or error}. {_ADVICE.get(error.errno, _CHECK_DISK)}."

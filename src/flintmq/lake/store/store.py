@@ -98,7 +98,7 @@ def open_store(url: str, settings: Mapping[str, str] | None = None) -> Store:
     provider = provider_of(scheme)
     if provider is None:
         raise StoreError(
-            f"{url}: there is no store for {scheme}://; give a folder's path, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX "
+            f"{url}: there is no store for {scheme}://; give a directory, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX "
             "or az://CONTAINER/PREFIX."
         )
     address, given = normalized(provider, rest, settings or {})

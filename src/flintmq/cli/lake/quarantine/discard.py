@@ -28,7 +28,7 @@ from flintmq.errors import ConfigurationError
 @click.argument("positions", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @place_options
 @click.option("--all", "every", is_flag=True, help="All open records of the quarantine.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def command(
     topic: str,
@@ -45,7 +45,8 @@ def command(
     """Discard quarantined records that nobody wants any more.
 
     Keys, values and headers are removed from the quarantine; that the records were there, where, and why stays known.
-    They are not replayed any more. There is no way back. At a terminal you are asked first, unless you say --yes.
+    They are not replayed any more. This cannot be undone. At a terminal it asks
+    for confirmation, unless --yes is given.
     """
     if every == bool(positions):
         raise ConfigurationError("name the records as PARTITION:OFFSET, such as 1:716, or say --all")
