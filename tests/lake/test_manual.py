@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP_TIMEOUT_S = 300.0
 
 # What the test does by itself.
-NOT_RUN = ("pip install", "flintmq serve")
+NOT_RUN = ("pip install", "./flint lake --help", "flintmq serve")
 
 
 class Step(NamedTuple):

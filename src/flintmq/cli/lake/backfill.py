@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "flintmq lake backfill orders --to /srv/lake",
-        "flintmq lake backfill orders --to s3://lake --format iceberg --column total --column currency",
+        "flintmq lake backfill orders --to s3://lake --format delta --column total --column currency",
     ),
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")

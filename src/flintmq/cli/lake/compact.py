@@ -18,7 +18,7 @@ from flintmq.cli.lake.options import check_installed, open_session, place_option
     cls=Command,
     examples=(
         "flintmq lake compact orders --to /srv/lake",
-        "flintmq lake compact orders clicks --to s3://lake --format iceberg --target-size 512MiB",
+        "flintmq lake compact orders clicks --to s3://lake --format delta --target-size 512MiB",
     ),
     exit_codes=LOCAL_CODES,
 )

@@ -22,7 +22,7 @@ from flintmq.protocol.table_progress import is_progress_of_other, table_of
     cls=Command,
     examples=(
         "flintmq lake drop orders --to /srv/lake",
-        "flintmq lake drop orders --to s3://lake --format iceberg --keep-files --yes",
+        "flintmq lake drop orders --to s3://lake --format delta --keep-files --yes",
     ),
     exit_codes=REMOTE_CODES,
 )

@@ -56,6 +56,6 @@ command = LazyGroup(
     entries=COMMANDS,
     help="Turn topics into tables, and back: Parquet, Iceberg and Delta, in a directory or an object store.",
     epilog="\b\nExamples:\n  flintmq lake sync orders --to /srv/lake\n"
-    "  flintmq lake sync orders --to s3://lake --format iceberg --interval 30s\n"
+    "  flintmq lake sync orders --to s3://lake --format delta --interval 30s\n"
     "  flintmq lake status orders --to /srv/lake",
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "flintmq lake status orders --to /srv/lake",
-        "flintmq lake status orders payments --to s3://lake --format iceberg --json",
+        "flintmq lake status orders payments --to s3://lake --format delta --json",
     ),
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")

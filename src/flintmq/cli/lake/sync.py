@@ -41,7 +41,7 @@ _CONTINUOUS_S = 1.0
     cls=Command,
     examples=(
         "flintmq lake sync orders --to /srv/lake",
-        "flintmq lake sync orders payments --to s3://lake --format iceberg --interval 30s",
+        "flintmq lake sync orders payments --to s3://lake --format delta --interval 30s",
         "flintmq lake sync clicks --to /srv/lake --format delta --partition-by timestamp:day --continuous",
         'flintmq lake sync users --to /srv/lake --decode json --schema "id long, name string"',
         "flintmq lake sync users --to /srv/lake --decode json --evolve add",
