@@ -102,6 +102,7 @@ def test_a_sync_without_decode_continues_as_the_table_is(
     place = [topic, "--to", str(tmp_path), "-b", broker.address]
     first = run("sync", *place, "--decode", "json", "--schema", "id long", "--into", "body")
     assert "1 row in 1 file" in first.output, first.output
+    assert f"flintmq lake quarantine list {topic} --to {tmp_path} --format parquet" in first.stderr
     topics.write(topic, [(None, b'{"id": 2}', TIME_MS, ()), (None, b"still no JSON", TIME_MS, ())])
     second = run("sync", *place)
     assert second.exit_code == 0, second.output

@@ -173,9 +173,16 @@ def command(
         if metrics_file is not None:
             write_metrics_file(metrics_file, metrics.text())
 
+    hinted: set[str] = set()
+
     def shown(commit: TableCommit) -> None:
         progress.clear()
         _show(commit, as_json=as_json)
+        if commit.quarantined and asked.quarantine_topic is None and commit.topic not in hinted:
+            hinted.add(commit.topic)
+            note(
+                f"quarantined records: flintmq lake quarantine list {commit.topic} --to {to} --format {table_format}"
+            )
 
     with (
         _serving_metrics(metrics_port, metrics),

@@ -137,8 +137,8 @@ def _target(client: ClusterClient, name: str, state: TableState, source: str, ta
         )
     if len(target.partitions) < count:
         raise ConfigurationError(
-            f"{name} has {len(target.partitions)} partitions and the table's rows are from {count}: they could "
-            f"not be where they were. Replay to a topic that has at least {count}"
+            f"the table's rows come from {count} partitions, and {name} has only {len(target.partitions)}. Replay to "
+            f"a topic that has at least {count} partitions"
         )
     return target
 
