@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "flintmq lake audit orders --to /srv/lake",
-        "flintmq lake audit orders payments --to s3://lake --format iceberg --json",
+        "flintmq lake audit orders payments --to s3://lake --format delta --json",
     ),
     exit_codes={**REMOTE_CODES, Exit.FAILED: "topic and table do not agree, or could not be compared"},
 )
