@@ -23,7 +23,7 @@ from flintmq.lake.rename.rename import RenameReport, rename
 from flintmq.lake.store.store import StoreError
 from flintmq.lake.tables.factory import OpenedTable, TableRoot, open_table, open_with_store
 from flintmq.lake.tables.properties import REBUILDING, RENAMED
-from flintmq.lake.tables.rename_pointer import POINTER, RENAMES_MAX, read_pointer
+from flintmq.lake.tables.rename_pointer import POINTER, RENAMES_MAX, encode_pointer, read_pointer
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError, TableRenamed
 from support.lake.data_files import SCHEMA, TOPIC
 from support.lake.deaths import Killed, Step, dying
@@ -185,14 +185,18 @@ def test_another_commit_during_the_fence_is_kept(tmp_path: Path, monkeypatch: py
 
 COPY = "flintmq.lake.store.local:LocalFileStore.copy_to"
 MOVE = "flintmq.lake.rename.directory_move"
-POINTERS = {
-    **{
-        f"pointer {count}": ("flintmq.lake.rename.rename:put_pointer", True, count)
-        for count in (1, 2, 3, 4, 5)
-    },
-    "before the files": ("flintmq.lake.rename.rename:_clean", False, 1),
-    "after all": ("flintmq.lake.rename.rename:_clean", True, 1),
+POINTERS: dict[str, Step] = {
+    "before the first pointer": ("flintmq.lake.store.local:LocalFileStore.put_new", False, 1),
+    "the first pointer": ("flintmq.lake.store.local:LocalFileStore.put_new", True, 1),
+    "of a table that is not there": ("flintmq.lake.rename.rename:put_pointer", True, 1),
+    "of the quarantine": ("flintmq.lake.rename.rename:put_pointer", True, 2),
+    "the quarantine is done": ("flintmq.lake.rename.rename:put_pointer", True, 3),
+    "before the table is done": ("flintmq.lake.rename.rename:put_pointer", False, 4),
+    "the table is done": ("flintmq.lake.rename.rename:put_pointer", True, 4),
+    "before the old files": ("flintmq.lake.rename.rename:_clean", False, 1),
 }
+OPEN = ("before the first pointer", "the table is done", "before the old files", "in the middle of old files")
+"""Steps at which the table is there, by its old name or by the new one."""
 COPIES: dict[str, Step] = {
     "before the fence": (f"{MOVE}:_commit", False, 1),
     "before the second fence": (f"{MOVE}:_commit", False, 2),
@@ -218,7 +222,8 @@ CATALOG: dict[str, Step] = {
 
 
 @pytest.mark.parametrize(
-    "format", [Format.PARQUET, Format.ICEBERG, pytest.param(Format.DELTA, marks=pytest.mark.long)]
+    "format",
+    [Format.PARQUET, *(pytest.param(one, marks=pytest.mark.long) for one in (Format.DELTA, Format.ICEBERG))],
 )
 def test_a_rename_killed_at_any_step_is_finished_by_the_next(
     tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
@@ -237,8 +242,7 @@ def test_a_rename_killed_at_any_step_is_finished_by_the_next(
                 pass
             else:
                 pytest.fail(f"it was not killed: {name}")
-        is_done = name in ("pointer 5", "before the files", "after all", "in the middle of old files")
-        if not is_done:
+        if name not in OPEN:
             finish = f"was begun and not finished.*flintmq lake rename {TOPIC} {NEW}"
             with pytest.raises(TableRenamed, match=finish):
                 again(place)
@@ -256,6 +260,24 @@ def test_a_rename_killed_at_any_step_is_finished_by_the_next(
             assert read_pointer(root_of(place).store(NEW)) is None
             for old in (TOPIC, f"{TOPIC}__quarantine"):
                 assert not (Path(place.root) / old / "data").exists(), name
+
+
+@pytest.mark.parametrize("step", CATALOG)
+def test_a_rename_killed_at_the_catalog_is_finished_by_the_next(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TableLocation(tmp_path, Format.ICEBERG)
+    place.fill([1])
+    TableLocation(place.root, Format.ICEBERG, f"{TOPIC}__quarantine").fill([1])
+    with monkeypatch.context() as patched:
+        dying(CATALOG[step], patched)
+        with pytest.raises(Killed):
+            renamed(place)
+    with pytest.raises(TableRenamed, match="not finished"):
+        again(place)
+    renamed(place)
+    again(place).fill([1])
+    assert (engine_rows(place), engine_rows(place, f"{NEW}__quarantine")) == (20, 10)
 
 
 @pytest.mark.parametrize("format", DIRECTORIES)
@@ -302,6 +324,54 @@ def test_a_table_that_another_writer_makes_at_the_target_is_not_mixed_with_the_c
     drop(OpenedTable(intruder.table, intruder.store))
     renamed(place)
     assert engine_rows(place) == 20
+
+
+@pytest.mark.parametrize("format", DIRECTORIES)
+def test_a_rename_whose_pointer_was_lost_is_finished(
+    tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TableLocation(tmp_path, format)
+    place.fill([1])
+    with monkeypatch.context() as patched:
+        dying(COPIES["data"], patched)
+        with pytest.raises(Killed):
+            renamed(place)
+    (tmp_path / TOPIC / POINTER).unlink()
+    with pytest.raises(TableRenamed, match="named sales now"):
+        renamed(place, "revenue")
+    renamed(place)
+    assert engine_rows(place) == 10
+
+
+def test_of_two_renames_at_once_to_different_names_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TableLocation(tmp_path, Format.PARQUET)
+    place.fill([1])
+    from flintmq.lake.rename.rename import _Rename
+
+    check, is_first = _Rename._check_begin, [True]
+
+    def raced(one: Any, move: Any) -> None:
+        check(one, move)
+        if is_first and is_first.pop():
+            renamed(place, "revenue")
+
+    monkeypatch.setattr(_Rename, "_check_begin", raced)
+    with pytest.raises(TableError):
+        renamed(place)
+    assert engine_rows(place, "revenue") == 10
+    assert len(again(place).rows()) == 10
+
+
+@pytest.mark.parametrize("format", DIRECTORIES)
+def test_files_behind_a_link_are_copied(tmp_path: Path, format: Format) -> None:
+    place = TableLocation(tmp_path, format)
+    place.fill([1])
+    (tmp_path / TOPIC / "data").rename(tmp_path / "elsewhere")
+    (tmp_path / TOPIC / "data").symlink_to(tmp_path / "elsewhere")
+    renamed(place)
+    assert engine_rows(place) == 10
 
 
 # ---- what is refused
@@ -363,17 +433,13 @@ def test_a_table_that_is_being_rebuilt_is_refused(
 ) -> None:
     place = TableLocation(tmp_path, format)
     place.fill([1])
-    from flintmq.lake.rename import rename as module
 
-    put = module.put_pointer
-
-    def mark(*args: Any) -> None:
+    def mark(*args: Any) -> bytes:
         """A rebuild begins between the first look and the fence."""
-        put(*args)
-        state = place.state()
-        place.table.commit(TableChange(base=state, properties={REBUILDING: "1"}))
+        place.table.commit(TableChange(base=place.state(), properties={REBUILDING: "1"}))
+        return encode_pointer(*args)
 
-    monkeypatch.setattr(module, "put_pointer", mark)
+    monkeypatch.setattr("flintmq.lake.rename.rename.encode_pointer", mark)
     for _ in range(2):
         with pytest.raises(TableError, match="Finish it with: flintmq lake rebuild"):
             renamed(place)
@@ -496,7 +562,10 @@ def test_a_renamed_table_is_dropped_and_its_topic_has_its_own_name_again(
     assert engine_rows(place, TOPIC) == 10
 
 
-@pytest.mark.parametrize("format", list(Format))
+@pytest.mark.parametrize(
+    "format",
+    [Format.PARQUET, *(pytest.param(one, marks=pytest.mark.long) for one in (Format.DELTA, Format.ICEBERG))],
+)
 def test_a_table_in_a_bucket_is_renamed(s3: S3Server, tmp_path: Path, format: Format) -> None:
     catalog = f"sqlite:///{tmp_path}/catalog.db" if format is Format.ICEBERG else None
     place = TableLocation(f"s3://{BUCKET}/rename-{format}", format, settings=s3.settings, catalog=catalog)

@@ -93,6 +93,7 @@ class DirectoryMove:
             return Copied()
         self._claim()
         copied = self._copy(files, entries, log, on_progress)
+        self._copy_unlisted()
         _lift_fence(self._target)
         self._target.store.delete([POINTER])
         return copied
@@ -154,6 +155,16 @@ class DirectoryMove:
             # As a file of its own: it is the only kind that is written again.
             self._target.store.put(one.path, self._source.store.get(one.path) or b"")
         return Copied(len(missing), total)
+
+    def _copy_unlisted(self) -> None:
+        """Copy files of the table that a list of its directory does not show, such as those behind a link."""
+        table, store = self._target
+        if (state := table.state()) is None:
+            return
+        there = {one.path for one in store.list("")}
+        unlisted = [one for one in table.files(state) if one.path not in there]
+        found = [one for one in unlisted if self._source.store.size(one.path) is not None]
+        self._source.store.copy_to(store.url, [StoredFile(one.path, one.size, 0) for one in found])
 
 
 def _commit(opened: OpenedTable, state: TableState, properties: dict[str, str]) -> None:

@@ -31,10 +31,12 @@ from flintmq.lake.tables.rename_pointer import (
     RENAMES_MAX,
     Located,
     RenamePointer,
+    encode_pointer,
     put_pointer,
+    read_pointer,
     unfinished_error,
 )
-from flintmq.lake.tables.table import Format, TableError, TableState
+from flintmq.lake.tables.table import Format, TableError, TableRenamed, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +111,12 @@ class _Rename:
                 f"{self.topic} was renamed {RENAMES_MAX} times already; rebuild it under another --to, or drop it."
             )
         opened = self.root.open(self.located.directory, self.located.name)
-        state = opened.table.state()
+        try:
+            state = opened.table.state()
+        except TableRenamed as error:
+            if error.to != self.name:
+                raise
+            return  # fenced by this rename, whose pointer was lost
         if state is None:
             raise missing_table(opened.table, opened.store, advice="nothing is renamed")
         move.check_target()
@@ -121,7 +128,8 @@ class _Rename:
         self._check(state)
 
     def _begin(self, pointer: RenamePointer, move: Move) -> None:
-        put_pointer(self.root.store(self.located.directory), pointer)
+        if self.located.unfinished is None:
+            self._point(pointer)
         try:
             move.fence(self._check)
         except StoreError:
@@ -129,6 +137,20 @@ class _Rename:
         except TableError:
             self._take_back(pointer)
             raise
+
+    def _point(self, pointer: RenamePointer) -> None:
+        store = self.root.store(self.located.directory)
+        before = read_pointer(store)
+        if before is None:
+            # Of two renames to different names one is the first.
+            is_first = store.put_new(POINTER, encode_pointer(pointer))
+        else:
+            # An Iceberg table that has been renamed before.
+            is_first = before.is_done and not before.moves_directory and before.to == pointer.source
+            if is_first:
+                put_pointer(store, pointer)
+        if not is_first:
+            raise TableError(f"Another rename of {self.topic} was begun meanwhile; look at the table first.")
 
     def _take_back(self, pointer: RenamePointer) -> None:
         store = self.root.store(self.located.directory)

@@ -160,7 +160,7 @@ class ObjectStore:
                 raise StoreError(f"{self._url}/{one.path} is not there.") from error
             return one
 
-        pool = ThreadPoolExecutor(_COPIED_AT_ONCE, "flintmq-lake-copy")
+        pool = ThreadPoolExecutor(_COPIED_AT_ONCE)
         try:
             for done in as_completed([pool.submit(copy, one) for one in files]):
                 on_copied(done.result())
