@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,17 @@ from flintmq.lake.drop import drop, drop_old_names
 from flintmq.lake.latest.latest import latest
 from flintmq.lake.rename.names import check_names
 from flintmq.lake.rename.rename import RenameReport, rename
-from flintmq.lake.store.store import StoreError
+from flintmq.lake.store.store import StoreError, open_store
 from flintmq.lake.tables.factory import OpenedTable, TableRoot, open_table, open_with_store
 from flintmq.lake.tables.properties import REBUILDING, RENAMED
-from flintmq.lake.tables.rename_pointer import POINTER, RENAMES_MAX, encode_pointer, read_pointer
+from flintmq.lake.tables.rename_pointer import (
+    POINTER,
+    RENAMES_MAX,
+    RenamePointer,
+    encode_pointer,
+    put_pointer,
+    read_pointer,
+)
 from flintmq.lake.tables.table import Conflict, Format, TableChange, TableError, TableRenamed
 from support.lake.data_files import SCHEMA, TOPIC
 from support.lake.deaths import Killed, Step, dying
@@ -128,10 +136,13 @@ def test_a_table_is_renamed_twice_and_goes_with_all_that_belongs_to_it(
 
 
 def test_a_directory_is_looked_up_over_a_bounded_number_of_renames(tmp_path: Path) -> None:
+    names = [TOPIC, *(f"name{number}" for number in range(RENAMES_MAX))]
+    for old, new in pairwise(names):
+        pointer = RenamePointer(topic=TOPIC, name=new, source=old, to=new, format="parquet", is_done=True)
+        put_pointer(open_store(str(tmp_path / old)), pointer)
     place = TableLocation(tmp_path, Format.PARQUET)
     place.fill([1])
-    for number in range(RENAMES_MAX):
-        renamed(place, f"name{number}")
+    assert place.table.location == str(tmp_path / names[-1])
     assert len(again(place).rows()) == 10
     with pytest.raises(TableError, match="16 times already"):
         renamed(place, "once-more")
