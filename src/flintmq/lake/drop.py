@@ -107,7 +107,7 @@ def is_renamed(root: TableRoot, name: str) -> bool:
 def drop_old_names(root: TableRoot, name: str, *, keep_files: bool = False) -> None:
     """Delete what a rename of a dropped table has left, so that its topic can have a table of its own name again."""
     located = root.locate(name)
-    # From the table back to the topic: whoever comes after a kill must find the way here.
+    # From the table back to the topic: the command that follows a kill must find the way here.
     for directory in reversed(located.directories):
         opened = root.open(directory, directory)
         assert isinstance(opened.table, DroppableTable)

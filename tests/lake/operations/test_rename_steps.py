@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,31 @@ def test_a_rename_whose_pointer_was_lost_is_finished(
     (tmp_path / TOPIC / POINTER).unlink()
     with pytest.raises(TableRenamed, match="named sales now"):
         renamed(place, "revenue")
+    renamed(place)
+    assert engine_rows(place) == 10
+
+
+def test_a_pointer_stays_where_the_fence_may_have_been_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the store is away after the commit, and deltalake cannot read the table."""
+    place = TableLocation(tmp_path, Format.DELTA)
+    place.fill([1])
+    from flintmq.lake.rename import directory_move
+
+    commit = directory_move._commit
+
+    def fail(*args: Any) -> None:
+        with suppress(TableRenamed):
+            commit(*args)
+        raise TableError("the store is away")
+
+    monkeypatch.setattr(directory_move, "_commit", fail)
+    with pytest.raises(TableError, match="the store is away"):
+        renamed(place)
+    monkeypatch.undo()
+    with pytest.raises(TableRenamed, match="Finish it with"):
+        again(place)
     renamed(place)
     assert engine_rows(place) == 10
 

@@ -28,11 +28,15 @@ class CatalogMove:
     def is_there(self) -> bool:
         return any(self._table(name).state() is not None for name in (self._source, self._to))
 
+    def is_begun(self) -> bool:
+        return self._table(self._to).state() is not None
+
     def check_target(self) -> None:
         if self._table(self._source).has_entry(self._to):
             raise TableError(f"There is a table {self.new} already; choose another name.")
         store = self._root.store(self._to)
-        if next(iter(store.list("")), None) is not None:
+        # The name of its own directory is one that the table had.
+        if self._to != self._directory and next(iter(store.list("")), None) is not None:
             raise TableError(f"There are files at {store.url} already; choose another name.")
 
     def fence(self, check: Check) -> None:

@@ -4,7 +4,7 @@
 
 The fence is a commit that holds the new name: under another one the table is refused. Only then is it known what
 there is to copy. Of the log the oldest entry comes last, so that engines which know no pointer find no table before
-all of it is there. The old log stays, so that a writer that has the old table in hand loses its commit to the fence.
+all of it is there. The old log stays, so that a writer that opened the old table loses its commit to the fence.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ class DirectoryMove:
             if error.to != self._pointer.to:
                 raise
             return True
+
+    def is_begun(self) -> bool:
+        try:
+            self._source.table.state()
+        except TableRenamed as error:
+            return error.to == self._pointer.to
+        return False
 
     def check_target(self) -> None:
         store = self._target.store
@@ -148,7 +155,7 @@ class DirectoryMove:
         oldest = entries[0].path
         copy(data)
         copy(one for one in commits if one.path != oldest)
-        # Not over what is there: whoever makes a table at the target makes its first entry.
+        # Not over what is there: every table that others make at the target has this entry.
         _copy_new(self._source.store, self._target.store, oldest)
         copy(checkpoints)
         for one in pointers:
@@ -189,9 +196,7 @@ def _lift_fence(target: OpenedTable) -> None:
 def _copy_new(source: Store, target: Store, path: str) -> None:
     data = source.get(path)
     if data is None or not target.put_new(path, data):
-        raise TableError(
-            f"{target.url} has become another table meanwhile: remove it, then run the rename again."
-        )
+        raise TableError(f"Another table was made at {target.url}: drop it, then run the rename again.")
 
 
 def _log_directory(opened: OpenedTable) -> str:

@@ -40,11 +40,14 @@ class Move(Protocol):
     def is_there(self) -> bool:
         """Whether there is a table, under the old name or already fenced."""
 
+    def is_begun(self) -> bool:
+        """Whether `fence` was done."""
+
     def check_target(self) -> None:
         """Raise TableError if something has the new name."""
 
     def fence(self, check: Check) -> None:
-        """After a TableError that is no StoreError, nothing was changed."""
+        """Raise what `check` raises; then nothing is changed."""
 
     def transfer(self, on_progress: Callable[[int, int], None]) -> Copied:
         """Is called after `fence`. `on_progress` is given bytes, those that are copied and all."""

@@ -135,7 +135,8 @@ class _Rename:
         except StoreError:
             raise
         except TableError:
-            self._take_back(pointer)
+            if not _may_have_begun(move):
+                self._take_back(pointer)
             raise
 
     def _point(self, pointer: RenamePointer) -> None:
@@ -150,7 +151,7 @@ class _Rename:
             if is_first:
                 put_pointer(store, pointer)
         if not is_first:
-            raise TableError(f"Another rename of {self.topic} was begun meanwhile; look at the table first.")
+            raise TableError(f"Another rename of {self.topic} was begun at the same time; look at the table.")
 
     def _take_back(self, pointer: RenamePointer) -> None:
         store = self.root.store(self.located.directory)
@@ -208,6 +209,13 @@ class _Rename:
         # What goes to a topic waits in the directory of the topic's name, and is deleted when the topic has it.
         stores = (store, self.root.store(name), self.root.store(pending.topic + QUARANTINE_SUFFIX))
         return any(one.size(file.path) is not None for one in stores for file in pending.files)
+
+
+def _may_have_begun(move: Move) -> bool:
+    try:
+        return move.is_begun()
+    except TableError:
+        return True
 
 
 def _accept(state: TableState) -> None:

@@ -15,7 +15,7 @@ from flintmq.lake.tables.table import TableDropped, TableError, TableRenamed, To
 PREFIX: Final = "flintmq."
 DROPPED: Final = "flintmq.dropped"
 RENAMED: Final = "flintmq.renamed"
-"""The table's new name: nobody commits to the table under another one any more."""
+"""The table's new name: no writer commits to the table under another one any more."""
 REBUILDING: Final = "flintmq.rebuilding"
 """The id of a rebuild under way: its files are not in the table yet, and must not be cleaned."""
 REBUILT: Final = "flintmq.rebuilt"
@@ -46,7 +46,7 @@ def from_texts(
     """Progress and the other properties of ours; what is not ours is left out.
 
     TableDropped if they say that the table is being dropped, TableRenamed if they say that it has another name than
-    `name`: whoever looks at a table reads them.
+    `name`: they are read whenever the table is.
     """
     if DROPPED in texts:
         raise TableDropped(

@@ -155,7 +155,7 @@ class IcebergTable:
             return None
         except SQLAlchemyError as error:
             raise StoreError(
-                f"The catalog of {named(identifier)} cannot be read: {error}. See who holds it."
+                f"The catalog of {named(identifier)} cannot be read: {error}. See which process holds it."
             ) from error
 
     def state(self) -> TableState | None:
