@@ -97,7 +97,8 @@ def test_older_versions_stay_readable(tmp_path: Path, format: Format) -> None:
 
 
 @pytest.mark.parametrize(
-    "format", [Format.PARQUET, Format.ICEBERG, pytest.param(Format.DELTA, marks=pytest.mark.long)]
+    "format",
+    [Format.PARQUET, *(pytest.param(one, marks=pytest.mark.long) for one in (Format.DELTA, Format.ICEBERG))],
 )
 def test_a_table_is_renamed_twice_and_goes_with_all_that_belongs_to_it(
     tmp_path: Path, format: Format
@@ -317,7 +318,7 @@ def test_an_iceberg_table_named_by_its_new_name_says_where_it_is(tmp_path: Path)
         open_table(str(tmp_path), NEW, Format.ICEBERG).state()
 
 
-@pytest.mark.parametrize("format", [Format.PARQUET, Format.ICEBERG])
+@pytest.mark.parametrize("format", [Format.PARQUET, pytest.param(Format.ICEBERG, marks=pytest.mark.long)])
 def test_a_renamed_table_asked_for_in_another_format_is_named(tmp_path: Path, format: Format) -> None:
     place = TableLocation(tmp_path, format)
     place.fill([1])

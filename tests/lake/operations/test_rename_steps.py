@@ -82,14 +82,18 @@ def test_another_commit_during_the_fence_is_kept(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "format",
-    [Format.PARQUET, *(pytest.param(one, marks=pytest.mark.long) for one in (Format.DELTA, Format.ICEBERG))],
+    ("format", "steps"),
+    [
+        (Format.PARQUET, COPIES),
+        pytest.param(Format.PARQUET, POINTERS, marks=pytest.mark.long),
+        pytest.param(Format.DELTA, {**POINTERS, **COPIES}, marks=pytest.mark.long),
+        pytest.param(Format.ICEBERG, {**POINTERS, **CATALOG}, marks=pytest.mark.long),
+    ],
 )
 def test_a_rename_killed_at_any_step_is_finished_by_the_next(
-    tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, format: Format, steps: dict[str, Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4: the table is refused, or all there, under one name."""
-    steps = {**POINTERS, **(CATALOG if format is Format.ICEBERG else COPIES)}
     for number, (name, step) in enumerate(steps.items()):
         place = TableLocation(tmp_path / str(number), format)
         place.fill([2])
