@@ -39,7 +39,8 @@ NO_MODULES = re.compile(
     r"flintmq\.(attempt|checkpoint|error|lost|offset|partition|replays|step|topic)"
     r"|flintmq\.lake\.(error|offset|partition|table|timestamp|topic)"
     # Properties of tables and of their files.
-    r"|flintmq\.(backfill|backfilled|bucket|dropped|fields\.extra|inputs|kind|partitioning|rebuilding|rebuilt|shape)"
+    r"|flintmq\.(backfill|backfilled|bucket|dropped|fields\.extra|inputs|kind|partitioning|rebuilding|rebuilt)"
+    r"|flintmq\.(renamed|shape)"
     r"|flintmq\.(progress|quarantine)\.\w+"
     # Runs only inside a shell, which defines names that it uses (tests/spark/test_clusters.py runs it).
     r"|flintmq\.spark\.shell_startup"

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from flintmq.lake.store.store import Store, StoredFile
-from flintmq.lake.tables.factory import OpenedTable
+from flintmq.lake.tables.factory import OpenedTable, TableRoot
 from flintmq.lake.tables.properties import DROPPED
+from flintmq.lake.tables.rename_pointer import POINTER
 from flintmq.lake.tables.table import Conflict, Table, TableChange, TableDropped, TableError, TableState
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,28 @@ def drop(opened: OpenedTable, *, keep_files: bool = False) -> DropReport:
     return DropReport(table=table.location, files=len(files), bytes=sum(one.size for one in files))
 
 
+def is_renamed(root: TableRoot, name: str) -> bool:
+    """Whether a table was renamed, even if it is dropped since."""
+    return root.locate(name).is_renamed
+
+
+def drop_old_names(root: TableRoot, name: str, *, keep_files: bool = False) -> None:
+    """Delete what a rename of a dropped table has left, so that its topic can have a table of its own name again."""
+    located = root.locate(name)
+    # From the table back to the topic: the command that follows a kill must find the way here.
+    for directory in reversed(located.directories):
+        opened = root.open(directory, directory)
+        assert isinstance(opened.table, DroppableTable)
+        if directory != located.directory:
+            table = opened.table
+            files = sorted(
+                _doomed(opened.store, table, keep_files=keep_files), key=lambda one: _order(one, table)
+            )
+            opened.store.delete(one.path for one in files)
+        opened.store.delete([POINTER])
+        opened.store.remove_empty_directories()
+
+
 def _state(opened: OpenedTable) -> TableState | None:
     try:
         return opened.table.state()
@@ -121,7 +144,9 @@ def _commit_fence(table: Table, state: TableState) -> None:
 
 def _doomed(store: Store, table: DroppableTable, *, keep_files: bool) -> Iterator[StoredFile]:
     for entry in store.list(""):
-        if entry.path != MARKER and (not keep_files or entry.path.startswith(f"{table.log_directory}/")):
+        if entry.path not in (MARKER, POINTER) and (
+            not keep_files or entry.path.startswith(f"{table.log_directory}/")
+        ):
             yield entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import resource
@@ -43,6 +44,39 @@ def test_what_is_not_there_is_none(store: Store) -> None:
     store.delete(["data/x"])
     with pytest.raises(StoreError, match="data/x is not there"):
         store.open("data/x")
+
+
+def test_files_are_copied_to_another_location(store: Store) -> None:
+    paths = [f"data/b=c%20d/{number}" for number in range(40)]
+    for path in paths:
+        store.put_new(path, path.encode())
+    store.put_new("left", b"left")
+    target = open_store(f"{store.url}2", store.settings)
+    copied: list[str] = []
+    files = list(store.list("data"))
+    for _ in range(2):
+        store.copy_to(target.url, files, lambda one: copied.append(one.path))
+    assert sorted(copied) == sorted(paths * 2)
+    assert sorted(one.path for one in target.list("")) == sorted(paths)
+    store.delete(paths)
+    assert [target.get(path) for path in paths] == [path.encode() for path in paths]
+    with pytest.raises(StoreError, match="is not there"):
+        store.copy_to(target.url, files[:1])
+
+
+def test_files_of_another_file_system_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path / "one"))
+    store.put_new("data/x", b"x")
+    link = os.link
+
+    def refuse(source: str, target: str) -> None:
+        if source == str(tmp_path / "one" / "data" / "x"):
+            raise OSError(errno.EXDEV, "other file system")
+        link(source, target)
+
+    monkeypatch.setattr("os.link", refuse)
+    store.copy_to(str(tmp_path / "two"), store.list("data"))
+    assert (tmp_path / "two" / "data" / "x").read_bytes() == b"x"
 
 
 def test_files_are_put_listed_read_and_deleted(store: Store) -> None:

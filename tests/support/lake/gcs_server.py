@@ -73,10 +73,17 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["Content-Length"]))
         state, name = self.server_state, self._name()
         condition = self.headers.get("x-goog-if-generation-match")
+        source = self.headers.get("x-goog-copy-source")
         with state.lock:
             if condition == "0" and name in state.objects:
                 self._respond(412, b"")
                 return
+            if source is not None:
+                copied = state.objects.get(unquote(source).removeprefix("/").partition("/")[2])
+                if copied is None:
+                    self._respond(404, b"")
+                    return
+                data = copied
             state.objects[name] = data
         self._respond(200, b"", ETag=_etag(data))
 

@@ -57,32 +57,39 @@ def command(
     cannot be undone. At a terminal it asks for confirmation, unless --yes is given.
     """
     check_installed()
-    from flintmq.lake.drop import drop, fence, is_there
+    from flintmq.lake.drop import drop, drop_old_names, fence, is_renamed, is_there
     from flintmq.lake.latest.latest import SUFFIX
     from flintmq.lake.syncing.options import QUARANTINE_SUFFIX, make_options, parse_store_settings
     from flintmq.lake.syncing.quarantine_topic import quarantine_group
-    from flintmq.lake.syncing.synced_table import shared_quarantine_group
-    from flintmq.lake.tables.factory import open_with_store
+    from flintmq.lake.syncing.synced_table import own_location, shared_quarantine_group
+    from flintmq.lake.tables.factory import open_with_store, table_root
 
     settings = parse_store_settings(store)
+    names = (topic, topic + SUFFIX, topic + QUARANTINE_SUFFIX)
     every = [
         open_with_store(to, name, table_format, settings=settings, catalog=catalog, namespace=namespace)
-        for name in (topic, topic + SUFFIX, topic + QUARANTINE_SUFFIX)
+        for name in names
     ]
+    root = table_root(to, table_format, settings=settings, catalog=catalog, namespace=namespace)
+    renamed = [name for name in names if is_renamed(root, name)]
     there = [one for one in every if is_there(one)]
-    if not there:
+    if not there and not renamed:
         raise CommandFailure(f"there is no {table_format} table of {topic} at {every[0].table.location}")
     if not yes and sys.stdin.isatty():
-        names = ", ".join(one.table.location for one in there)
+        tables = ", ".join(one.table.location for one in there or every[:1])
         files = "but for their data files" if keep_files else "with all files"
-        click.confirm(f"Drop {names}, {files}?", abort=True, err=True)
+        click.confirm(f"Drop {tables}, {files}?", abort=True, err=True)
     if not keep_files:
         # No sync may go on with the table while its quarantine is deleted.
         fence(every[0])
     dropped = [drop(one, keep_files=keep_files) for one in reversed(there)]
-    options = make_options([topic], to=to, format=table_format, bootstrap_servers=bootstrap, group=group)
+    for name in reversed(renamed):
+        drop_old_names(root, name, keep_files=keep_files)
+    options = make_options(
+        [topic], to=to, format=table_format, bootstrap_servers=bootstrap, group=group, store=settings
+    )
     shared = shared_quarantine_group(options, topic)
-    location = every[0].table.location
+    location = own_location(options, topic)
     groups = (options.group_of(topic), quarantine_group(shared, location))
     deleted = _delete_groups(bootstrap, groups, location)
     if as_json:

@@ -41,6 +41,10 @@ COMMANDS = {
         "flintmq.cli.lake.rebuild",
         "Write all rows of a table again from its topic, and swap them in with one commit.",
     ),
+    "rename": CommandEntry(
+        "flintmq.cli.lake.rename",
+        "Give a topic's table another name, with its quarantine and its table of latest rows.",
+    ),
     "drop": CommandEntry(
         "flintmq.cli.lake.drop",
         "Delete a table with its files, its quarantine, its table of latest rows and its group.",

@@ -24,7 +24,7 @@ from flintmq.lake.fan_out import map_in_workers
 from flintmq.lake.replay.task import PartitionReplay, ReplayTask, replay_partition
 from flintmq.lake.store.store import open_store
 from flintmq.lake.syncing.options import SyncOptions
-from flintmq.lake.syncing.synced_table import table_of
+from flintmq.lake.syncing.synced_table import own_location, table_of
 from flintmq.lake.syncing.table_decoding import kept_decoding
 from flintmq.lake.tables.data_file import DataFile, digest_of
 from flintmq.lake.tables.other_formats import missing_table
@@ -94,7 +94,7 @@ def replay(
     with client_of(options.source) as client:
         target = _target(client, to_topic, state, source, table)
         batch_bytes = _checked_batch_bytes(client, to_topic, codec)
-    origin = digest_of(table.location, _topic_id(state, source), _words(selection))
+    origin = digest_of(own_location(options, source), _topic_id(state, source), _words(selection))
     named = PREFIX + (name or digest_of(origin, target.id.hex()))
     tasks = [
         ReplayTask(

@@ -10,17 +10,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from flintmq.lake.store.store import StoredFile, StoreError
+from flintmq.lake.store.store import StoredFile, StoreError, ignore_file
 
 _DRAFTS: Final = "_flintmq/drafts"
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
+_COPIED: Final = frozenset((errno.EXDEV, errno.EMLINK))
+"""Why a file cannot be linked, but can be copied."""
 _DRAFT_ATTEMPTS: Final = 8
 _CHECK_TO: Final = "Name a directory with --to"
 _CHECK_DISK: Final = "See to the disk, then start again"
@@ -135,6 +138,22 @@ class LocalFileStore:
             _sync_folder(os.path.dirname(name))
         return is_new
 
+    def copy_to(
+        self, url: str, files: Iterable[StoredFile], on_copied: Callable[[StoredFile], None] = ignore_file
+    ) -> None:
+        target, directories = LocalFileStore(url), set()
+        for one in files:
+            try:
+                with target._failing(one.path):
+                    target._make_folder(one.path)
+                    target._link(self._name(one.path), one.path)
+            except FileNotFoundError as error:
+                raise StoreError(f"{self._name(one.path)} is not there.") from error
+            directories.add(os.path.dirname(target._name(one.path)))
+            on_copied(one)
+        for directory in directories:
+            _sync_folder(directory)
+
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
@@ -165,6 +184,24 @@ class LocalFileStore:
             except (FileNotFoundError, BlockingIOError):
                 continue
         return found
+
+    def _link(self, source: str, path: str) -> None:
+        """Link a file from elsewhere; its bytes are copied where another file system holds them."""
+        name = self._name(path)
+        try:
+            try:
+                os.link(source, name)
+            except FileExistsError:
+                if os.path.samefile(source, name):
+                    return
+                os.unlink(name)
+                os.link(source, name)
+        except OSError as error:
+            if error.errno not in _COPIED:
+                raise
+            with open(source, "rb") as content, self.draft() as draft:
+                shutil.copyfileobj(content, draft)
+                self.publish(draft, path)
 
     def _new_draft(self) -> BinaryIO:
         for _ in range(_DRAFT_ATTEMPTS):

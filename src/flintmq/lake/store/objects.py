@@ -11,6 +11,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
@@ -21,10 +22,11 @@ import pyarrow as pa
 from obstore import exceptions
 
 from flintmq.lake.store.providers import Provider
-from flintmq.lake.store.store import StoredFile, StoreError, open_store
+from flintmq.lake.store.store import StoredFile, StoreError, ignore_file, open_store
 
 _PUT_ATTEMPTS: Final = 3
 _DELETED_AT_ONCE: Final = 1000
+_COPIED_AT_ONCE: Final = 16
 _RETRIES: Final = {
     "max_retries": 4,
     "retry_timeout": timedelta(seconds=60),
@@ -142,6 +144,29 @@ class ObjectStore:
             except exceptions.AlreadyExistsError:
                 return False
 
+    def copy_to(
+        self, url: str, files: Iterable[StoredFile], on_copied: Callable[[StoredFile], None] = ignore_file
+    ) -> None:
+        bucket, source = _parts(self._url)
+        _, target = _parts(url)
+        # Without a prefix: source and target have different ones.
+        whole = self._open(bucket, None)
+
+        def copy(one: StoredFile) -> StoredFile:
+            try:
+                with self._failing(one.path):
+                    obstore.copy(whole, f"{source}/{one.path}", f"{target}/{one.path}")
+            except FileNotFoundError as error:
+                raise StoreError(f"{self._url}/{one.path} is not there.") from error
+            return one
+
+        pool = ThreadPoolExecutor(_COPIED_AT_ONCE)
+        try:
+            for done in as_completed([pool.submit(copy, one) for one in files]):
+                on_copied(done.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
     def delete(self, paths: Iterable[str]) -> None:
         wanted = [*paths]
         for start in range(0, len(wanted), _DELETED_AT_ONCE):
@@ -160,11 +185,14 @@ class ObjectStore:
 
     @cached_property
     def _bucket(self) -> Any:
-        bucket, _, prefix = self._url.partition("://")[2].partition("/")
+        bucket, prefix = _parts(self._url)
+        return self._open(bucket, prefix or None)
+
+    def _open(self, bucket: str, prefix: str | None) -> Any:
         config: Any = {**_DEFAULTS, **self._settings}
         retries: Any = _RETRIES
         with self._failing(""):
-            return self._provider.open(bucket, prefix=prefix or None, config=config, retry_config=retries)
+            return self._provider.open(bucket, prefix=prefix, config=config, retry_config=retries)
 
     def _look(self, path: str) -> bytes | None:
         try:
@@ -188,6 +216,12 @@ class ObjectStore:
                 f"{self._url}/{path}: {reason}.{missing} Check the store, its address and its credentials "
                 f"({self._provider.variables} in the environment, or --store NAME=VALUE), then start again."
             ) from error
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """Return the bucket and the prefix of a URL."""
+    bucket, _, prefix = url.partition("://")[2].partition("/")
+    return bucket, prefix
 
 
 class _Reader(io.RawIOBase):

@@ -14,7 +14,7 @@ This module must not know what is in the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -31,6 +31,10 @@ class StoredFile(NamedTuple):
     path: str
     size: int
     modified_ms: int
+
+
+def ignore_file(file: StoredFile) -> None:
+    """Do nothing with a file that was copied."""
 
 
 class Store(Protocol):
@@ -68,6 +72,14 @@ class Store(Protocol):
 
     def publish(self, draft: BinaryIO, path: str) -> bool:
         """The draft under its name: False if there is a file of that name; it may be this one, from a lost answer."""
+
+    def copy_to(
+        self, url: str, files: Iterable[StoredFile], on_copied: Callable[[StoredFile], None] = ignore_file
+    ) -> None:
+        """Copy files under the same paths to a location in the same file system or bucket, over what is there.
+
+        The copies are durable when this returns. The service or the file system makes them, where it can.
+        """
 
     def delete(self, paths: Iterable[str]) -> None:
         """Those that are there."""
@@ -108,3 +120,8 @@ def open_store(url: str, settings: Mapping[str, str] | None = None) -> Store:
 def join(url: str, *names: str) -> str:
     """A place below another."""
     return "/".join((url.rstrip("/"), *names))
+
+
+def name_of(url: str) -> str:
+    """Return the last part of a location."""
+    return url.rstrip("/").rpartition("/")[2]

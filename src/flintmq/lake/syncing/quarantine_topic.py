@@ -55,11 +55,14 @@ class TopicQuarantine:
         topic: str,
         *,
         table: str,
+        group_location: str,
         store: Store,
         shared_group: str,
         sink: SinkOptions,
     ) -> None:
         """`table` is the location of the table that records are missing from.
+
+        The group is named by `group_location`, which a rename of the table does not change.
 
         `store` holds the files of undecodable records until the topic has them.
         """
@@ -68,7 +71,7 @@ class TopicQuarantine:
         self._table = table
         self._store = store
         self._shared_group = shared_group
-        self._group = quarantine_group(shared_group, table)
+        self._group = quarantine_group(shared_group, group_location)
         self._sink = sink
         self._completed: PendingQuarantine | None = None
 

@@ -33,7 +33,7 @@ from flintmq.lake.syncing.metrics import SyncMetrics, TableCommit
 from flintmq.lake.syncing.options import Evolve, SyncOptions, make_options
 from flintmq.lake.syncing.planner import SyncError, SyncPlan, SyncPlanner, SyncRequest, range_of, total_bytes
 from flintmq.lake.syncing.range_runner import PASSING, RangeResult, RangeRunner, RangeWork, SyncStopped
-from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records
+from flintmq.lake.syncing.synced_table import PreparedTable, SyncedTable, extra_records, own_location
 from flintmq.lake.tables.table import Conflict, TopicProgress
 from flintmq.protocol.table_progress import is_progress_of_other, progress_metadata, table_of
 
@@ -290,7 +290,7 @@ class Sync:
         if not results and not table.has_news(plan):
             self.metrics.set_synced(name, table.location, now_s=time.time())
             self.metrics.set_lag(name, table.location, lag)
-            self._publish_again(name, table.location, plan.next_offsets)
+            self._publish_again(name, plan.next_offsets)
             return True
         if not self._all_written(table, results):
             return False
@@ -307,7 +307,7 @@ class Sync:
         if plan.is_complete:
             self.metrics.set_synced(name, table.location, now_s=time.time())
         outcome.commits.append(commit)
-        self._publish(name, table.location, plan.next_offsets)
+        self._publish(name, plan.next_offsets)
         self._on_commit(commit)
         return True
 
@@ -340,9 +340,11 @@ class Sync:
             )
         return True
 
-    def _publish(self, topic: str, location: str, next_offsets: Mapping[int, int]) -> None:
+    def _publish(self, topic: str, next_offsets: Mapping[int, int]) -> None:
         """Let a consumer group say how far the table is. The table is what counts; retention goes by the group."""
         group = self._options.group_of(topic)
+        # Not where a rename has put the table: that would look like another table.
+        location = own_location(self._options, topic)
         offsets = {(topic, partition): offset for partition, offset in next_offsets.items()}
         try:
             if topic not in self._published_s:
@@ -378,8 +380,8 @@ class Sync:
                 )
                 return
 
-    def _publish_again(self, topic: str, location: str, next_offsets: Mapping[int, int]) -> None:
+    def _publish_again(self, topic: str, next_offsets: Mapping[int, int]) -> None:
         """Publish what has not changed, now and then: a group that nobody commits to expires."""
         published_s = self._published_s.get(topic)
         if published_s is None or self._clock() - published_s >= self._limits.publish_again_s:
-            self._publish(topic, location, next_offsets)
+            self._publish(topic, next_offsets)

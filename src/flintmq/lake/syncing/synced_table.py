@@ -54,6 +54,7 @@ class SyncedTable:
 
     def prepare(self, topic: TopicMetadata) -> PreparedTable:
         state = self._table.state() or self._create(topic)
+        self._check_topic(state)
         self._check_partitioning(state)
         self._check_rebuilt(state)
         quarantine = self._quarantine_of(state)
@@ -95,6 +96,13 @@ class SyncedTable:
             state = self._table.state()
             assert state is not None
             return state
+
+    def _check_topic(self, state: TableState) -> None:
+        if state.progress and self._topic not in state.progress:
+            raise ConfigurationError(
+                f"{self._table.location} is the table of the topic {', '.join(state.progress)}, and was renamed; "
+                f"sync {self._topic} to another place with --to"
+            )
 
     def _check_partitioning(self, state: TableState) -> None:
         asked = self._options.partitioning
@@ -245,6 +253,11 @@ def table_of(options: SyncOptions, name: str) -> Table:
     )
 
 
+def own_location(options: SyncOptions, name: str) -> str:
+    """Return the location that a topic's table has until it is renamed: what other names are made from stays."""
+    return join(open_store(options.to, options.store).url, name)
+
+
 def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Quarantine:
     name = topic + QUARANTINE_SUFFIX
     if options.quarantine_topic is None:
@@ -253,6 +266,7 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
         client,
         options.quarantine_topic,
         table=table_of(options, topic).location,
+        group_location=own_location(options, topic),
         store=open_store(join(options.to, name), options.store),
         shared_group=shared_quarantine_group(options, topic),
         sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from flintmq.lake.store.store import Store
+from flintmq.lake.tables.rename_pointer import check_not_renamed
 from flintmq.lake.tables.table import Format, Table, TableError
 
 _MARKERS: Final = {
@@ -43,8 +44,13 @@ def missing_table(table: Table, store: Store, *, advice: str = "") -> TableError
     return TableError(f"There is no {table.format} table at {table.location}{advice and f'; {advice}'}.")
 
 
-def check_new(table: Table, store: Store) -> None:
-    """Raise TableError if a table of another format is where this one is about to be made."""
+def check_new(table: Table, store: Store, name: str) -> None:
+    """Raise TableError if no table of this name may be made at a location.
+
+    A table of another format may be there, or one that was renamed: a sync that was running meanwhile must not make
+    a second table of its topic.
+    """
+    check_not_renamed(store, name)
     if others := [one for one in formats_at(store) if one is not table.format]:
         raise TableError(
             f"{table.location} is a table of the format {others[0]}, and cannot be one of {table.format} too: add "

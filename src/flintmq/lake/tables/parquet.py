@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from flintmq.lake.limits import TABLE_LIMITS, TableLimits
-from flintmq.lake.store.store import Store, StoreError
+from flintmq.lake.store.store import Store, StoreError, name_of
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, lines, new_id, parsed
 from flintmq.lake.tables.data_file import DataFile
@@ -83,7 +83,7 @@ class ParquetTable:
 
     def state(self) -> TableState | None:
         content = self._latest()
-        return None if content is None else _state(content)
+        return None if content is None else self._state(content)
 
     def create(
         self,
@@ -93,7 +93,7 @@ class ParquetTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
-        check_new(self, self._store)
+        check_new(self, self._store, self._name)
         self._log.append(
             0, [_commit(), _table(schema, partitioning), {"properties": to_texts({}, properties or {})}]
         )
@@ -104,7 +104,7 @@ class ParquetTable:
 
     def commit(self, change: TableChange) -> TableState:
         base = self._at(change.base)
-        progress, properties = from_texts(base.texts)
+        progress, properties = from_texts(base.texts, self._name)
         progress = progress if change.progress is None else dict(change.progress)
         properties = properties if change.properties is None else dict(change.properties)
         actions: list[Action] = [_commit()]
@@ -131,7 +131,7 @@ class ParquetTable:
         self._log.append(version, actions)
         self._content = _after(base, version, actions)
         self._checkpoint(self._content)
-        return _state(self._content)
+        return self._state(self._content)
 
     def evolved(self, state: TableState, schema: pa.Schema) -> pa.Schema:
         return schema_evolution.merge(state.schema, schema)
@@ -151,6 +151,21 @@ class ParquetTable:
                 break
             found.update(one["remove"] for one in actions if "remove" in one)
         return found
+
+    @property
+    def _name(self) -> str:
+        return name_of(self._store.url)
+
+    def _state(self, content: _Content) -> TableState:
+        progress, properties = from_texts(content.texts, self._name)
+        assert content.schema is not None
+        return TableState(
+            version=str(content.version),
+            schema=content.schema,
+            partitioning=content.partitioning,
+            progress=progress,
+            properties=properties,
+        )
 
     def _at(self, state: TableState) -> _Content:
         if self._content is not None and str(self._content.version) == state.version:
@@ -275,16 +290,4 @@ def _file(kept: Mapping[str, Any]) -> DataFile:
         start_offset=kept["start"],
         end_offset=kept["end"],
         partition_values=tuple((name, value) for name, value in kept["values"]),
-    )
-
-
-def _state(content: _Content) -> TableState:
-    progress, properties = from_texts(content.texts)
-    assert content.schema is not None
-    return TableState(
-        version=str(content.version),
-        schema=content.schema,
-        partitioning=content.partitioning,
-        progress=progress,
-        properties=properties,
     )

@@ -10,10 +10,12 @@ from typing import Final
 
 import msgspec
 
-from flintmq.lake.tables.table import TableDropped, TableError, TopicProgress
+from flintmq.lake.tables.table import TableDropped, TableError, TableRenamed, TopicProgress
 
 PREFIX: Final = "flintmq."
 DROPPED: Final = "flintmq.dropped"
+RENAMED: Final = "flintmq.renamed"
+"""The table's new name: no writer commits to the table under another one any more."""
 REBUILDING: Final = "flintmq.rebuilding"
 """The id of a rebuild under way: its files are not in the table yet, and must not be cleaned."""
 REBUILT: Final = "flintmq.rebuilt"
@@ -40,25 +42,30 @@ def to_texts(progress: Mapping[str, TopicProgress], properties: Mapping[str, str
     return texts
 
 
-def from_texts(texts: Mapping[str, str]) -> tuple[dict[str, TopicProgress], dict[str, str]]:
+def from_texts(
+    texts: Mapping[str, str], name: str | None = None
+) -> tuple[dict[str, TopicProgress], dict[str, str]]:
     """Progress and the other properties of ours; what is not ours is left out.
 
-    TableDropped if they say that the table is being dropped: whoever looks at a table reads them.
+    TableDropped if they say that the table is being dropped, TableRenamed if they say that it has another name than
+    `name`: they are read whenever the table is.
     """
     if DROPPED in texts:
         raise TableDropped(
             "A drop of the table was begun and not finished. Finish it with: flintmq lake drop"
         )
+    if (renamed := texts.get(RENAMED)) is not None and renamed != name:
+        raise TableRenamed(f"The table is named {renamed} now. Start the command again.", to=renamed)
     progress, properties = {}, {}
-    for name, value in texts.items():
-        if name.startswith(_PROGRESS):
+    for key, value in texts.items():
+        if key.startswith(_PROGRESS):
             try:
                 kept = msgspec.json.decode(value, type=_Kept)
             except msgspec.MsgspecError as error:
                 raise TableError(
-                    f"The table's property {name} makes no sense ({error}); restore it."
+                    f"The table's property {key} makes no sense ({error}); restore it."
                 ) from error
-            progress[name.removeprefix(_PROGRESS)] = TopicProgress(kept.topic_id, kept.next_offsets)
-        elif name.startswith(PREFIX):
-            properties[name] = value
+            progress[key.removeprefix(_PROGRESS)] = TopicProgress(kept.topic_id, kept.next_offsets)
+        elif key.startswith(PREFIX):
+            properties[key] = value
     return progress, properties

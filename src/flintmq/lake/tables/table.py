@@ -39,6 +39,14 @@ class TableDropped(TableError):
     """A drop of the table was begun; nobody reads it or commits to it any more."""
 
 
+class TableRenamed(TableError):
+    """The table has another name now, or a rename of it was begun; it is neither read nor changed by this one."""
+
+    def __init__(self, message: str, *, to: str) -> None:
+        super().__init__(message)
+        self.to = to
+
+
 class Transform(StrEnum):
     """How a row's partition follows from a column."""
 

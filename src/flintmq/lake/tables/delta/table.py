@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flintmq.lake.limits import TABLE_LIMITS, TableLimits
-from flintmq.lake.store.store import Store
+from flintmq.lake.store.store import Store, name_of
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.commit_log import Action, CommitLog, new_id
 from flintmq.lake.tables.data_file import DataFile, data_file_of
@@ -90,7 +90,7 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
-        check_new(self, self._store)
+        check_new(self, self._store, name_of(self.location))
         configuration = {
             **to_texts({}, properties or {}),
             _PARTITIONING: json.dumps([[one.column, one.transform] for one in partitioning]),
@@ -208,7 +208,7 @@ class DeltaTable:
                 "another table."
             )
         metadata = table.metadata()
-        progress, properties = from_texts(metadata.configuration)
+        progress, properties = from_texts(metadata.configuration, name_of(self.location))
         partitioning = _partitioning(properties.pop(_PARTITIONING, None), metadata.partition_columns)
         derived = {one.name for one in partitioning if one.transform is not Transform.IDENTITY}
         schema = pa.schema(table.schema())

@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from flintmq.lake.limits import TABLE_LIMITS, TableLimits
-from flintmq.lake.store.store import Store, StoreError
+from flintmq.lake.store.store import Store, StoreError, name_of
 from flintmq.lake.store.store import StoredFile as StoreEntry
 from flintmq.lake.tables import schema_evolution
 from flintmq.lake.tables.data_file import DataFile, data_file_of
@@ -101,6 +101,65 @@ class IcebergTable:
             ) from error
         self._known = None
 
+    @property
+    def catalog_name(self) -> str:
+        """As engines name it."""
+        return self._name
+
+    def has_entry(self, name: str) -> bool:
+        """Whether the catalog has a table of this name in the same namespace, wherever its files are."""
+        return self._entry(self._renamed(name)) is not None
+
+    def rename(self, name: str) -> None:
+        """Give the table another name in its catalog; nothing to do if it has that name. Its files stay.
+
+        StoreError if it is not known whether that was done; after other errors the table has its old name.
+        """
+        target = self._renamed(name)
+        if not self._is_renamed(target):
+            try:
+                self._catalog.rename_table(self._identifier, target)
+            except NotImplementedError as error:
+                raise TableError(
+                    f"The catalog of {self._name} cannot rename tables; nothing is changed."
+                ) from error
+            except (NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError) as error:
+                raise TableError(f"{self._name} cannot be renamed to {named(target)}: {error}.") from error
+            except Exception as error:  # of whichever catalog: whether it was done is not known yet
+                if not self._is_renamed(target):
+                    raise StoreError(
+                        f"{self._name} is not renamed to {named(target)}: {error}. Start again when the catalog "
+                        "answers."
+                    ) from error
+        self._identifier, self._known = target, None
+
+    def _renamed(self, name: str) -> tuple[str, str]:
+        return self._identifier[0], name
+
+    def _is_renamed(self, target: tuple[str, str]) -> bool:
+        if (found := self._entry(target)) is None or not self._is_own(found):
+            return False
+        if (old := self._entry(self._identifier)) is not None and self._is_own(old):
+            # Some catalogs rename by a new entry and the removal of the old one, and may end in between.
+            if old.metadata_location != found.metadata_location:
+                raise TableError(
+                    f"The catalog has {self._name} and {named(target)}, both at {self.location}, and they differ: "
+                    "remove the entry that has fewer snapshots."
+                )
+            self._catalog.drop_table(self._identifier)
+        return True
+
+    def _entry(self, identifier: tuple[str, str]) -> Loaded | None:
+        try:
+            with self._reaching():
+                return self._catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except SQLAlchemyError as error:
+            raise StoreError(
+                f"The catalog of {named(identifier)} cannot be read: {error}. See which process holds it."
+            ) from error
+
     def state(self) -> TableState | None:
         try:
             self._known = self._load()
@@ -117,7 +176,7 @@ class IcebergTable:
         properties: Mapping[str, str] | None = None,
     ) -> TableState:
         schema_evolution.check(schema)
-        check_new(self, self._store)
+        check_new(self, self._store, self._identifier[-1])
         made = entries.schema_of(schema)
         if self._found is None and self._address is not None:
             self._found = self._address.open()
@@ -155,7 +214,7 @@ class IcebergTable:
             snapshot_id = self._put_files(transaction, base, change)
         try:
             transaction.commit_transaction()
-        except (CommitFailedException, ValidationException) as error:
+        except (CommitFailedException, NoSuchTableError, ValidationException) as error:
             raise Conflict(
                 f"{self._name} has been changed by somebody else; read its state and plan the change again."
             ) from error
@@ -345,7 +404,7 @@ class IcebergTable:
         try:
             with self._reaching():
                 try:
-                    return self._catalog.load_table(self._identifier)
+                    table = self._catalog.load_table(self._identifier)
                 except FileNotFoundError as error:
                     raise TableError(
                         f"The catalog has the table {self._name}, but its files at {self.location} are gone: {error}"
@@ -356,6 +415,16 @@ class IcebergTable:
             raise StoreError(
                 f"The catalog of {self._name} cannot be read: {error}. See who holds it."
             ) from error
+        if not self._is_own(table):
+            raise TableError(
+                f"The table {self._name} is at {table.location()}: name it by its topic, "
+                f"{name_of(table.location())}."
+            )
+        return table
+
+    def _is_own(self, table: Loaded) -> bool:
+        """By the directory alone: the same one may be reached by several paths."""
+        return name_of(table.location()) == name_of(self.location)
 
     @property
     def _catalog(self) -> Catalog:
@@ -382,7 +451,7 @@ class IcebergTable:
 
     @property
     def _name(self) -> str:
-        return ".".join(self._identifier)
+        return named(self._identifier)
 
     @property
     def _drop_text(self) -> str:
@@ -391,6 +460,10 @@ class IcebergTable:
         # Any other catalog is described elsewhere, and its address may hold a password.
         given = f', type="sql", uri="{uri}"' if uri.startswith("sqlite:") else ""
         return f'load_catalog("{self._catalog.name}"{given}).drop_table("{self._name}")'
+
+
+def named(identifier: Sequence[str]) -> str:
+    return ".".join(identifier)
 
 
 def _evolve(transaction: Transaction, merged: pa.Schema) -> None:
