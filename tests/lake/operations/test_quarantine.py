@@ -30,7 +30,7 @@ from flintmq.lake.syncing.options import make_options
 from flintmq.lake.tables.table import TableError
 from support.lake.deaths import Killed, Step, dying
 from support.lake.sync_program import COMMITS
-from support.lake.synced_lake import FORMATS, Lake
+from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
 
 WITHOUT_SPARK = True
@@ -348,6 +348,36 @@ def test_a_record_that_is_discarded_during_its_replay_is_a_row_and_not_counted_t
     total = counts(opened(lake, topic))
     assert (total.open, total.replayed, total.discarded) == (2, 3, 0)
     check_audit(lake, topic)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_quarantine_that_becomes_a_topic_or_a_table_takes_only_what_is_new(
+    lake: Lake, topics: Topics, topic: str, format: str
+) -> None:
+    side = f"{topic}-bad"
+    topics.create(side)
+    topics.create(topic)
+
+    def sync(*records: Any, **options: Any) -> None:
+        topics.write(topic, list(records))
+        lake.sync(topic, format=format, decode="json", schema=STRICT, **options)
+
+    def in_topic() -> list[int]:
+        headers = [
+            {one["key"]: one["value"] for one in row["headers"]} for row in topic_rows(lake.address, side)
+        ]
+        return [int(one["flintmq.lake.offset"]) for one in headers]
+
+    sync(good(0), GARBAGE)
+    sync(good(2), quarantine=f"topic:{side}")
+    assert (in_topic(), quarantined(lake, topic, format)) == ([], [(0, 1)])
+    sync(GARBAGE, quarantine=f"topic:{side}")
+    assert (in_topic(), quarantined(lake, topic, format)) == ([3], [(0, 1)])
+    # The records of the last commit are in the topic, and their files are gone.
+    sync(good(4))
+    sync(GARBAGE)
+    assert (in_topic(), quarantined(lake, topic, format)) == ([3], [(0, 1), (0, 5)])
+    assert [number for _, _, number in rows(lake, topic, format)] == [0, 2, 4]
 
 
 def test_what_cannot_be_replayed_is_refused_with_a_way_out(lake: Lake, topics: Topics, topic: str) -> None:

@@ -172,7 +172,7 @@ class TableQuarantine:
     def complete(self, pending: PendingQuarantine) -> None:
         for _ in range(_ATTEMPTS_MAX):
             state = self._state()
-            if pending.is_in(state.progress.get(pending.topic)):
+            if pending.is_in(state.progress.get(pending.topic)) or self._is_in_topic(pending):
                 return
             change = TableChange(
                 base=state,
@@ -194,6 +194,10 @@ class TableQuarantine:
         raise TableError(
             f"{self._table.location} was changed by others {_ATTEMPTS_MAX} times in a row; run the sync again"
         )
+
+    def _is_in_topic(self, pending: PendingQuarantine) -> bool:
+        """Whether the quarantine was a topic then: it deletes the files when it has their records."""
+        return bool(pending.files) and self._store().size(pending.files[0].path) is None
 
     def _state(self) -> TableState:
         state = self._table.state()

@@ -33,7 +33,7 @@ from flintmq.lake.syncing.quarantine import PendingQuarantine
 from flintmq.lake.syncing.range_writer import FileLayout
 from flintmq.lake.syncing.row_decoder import ERROR, POISON
 from flintmq.lake.tables.data_file import DATA, digest_of
-from flintmq.lake.tables.table import TableState, TopicProgress
+from flintmq.lake.tables.table import Table, TableState, TopicProgress
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class TopicQuarantine:
         table: str,
         group_location: str,
         store: Store,
+        quarantine_table: Table,
         shared_group: str,
         sink: SinkOptions,
     ) -> None:
@@ -64,12 +65,14 @@ class TopicQuarantine:
 
         The group is named by `group_location`, which a rename of the table does not change.
 
-        `store` holds the files of undecodable records until the topic has them.
+        `store` holds the files of undecodable records until the topic has them. `quarantine_table` has the records of
+        commits from before the quarantine was a topic, if it was a table then; the same files belong to it.
         """
         self._client = client
         self._topic = topic
         self._table = table
         self._store = store
+        self._quarantine_table = quarantine_table
         self._shared_group = shared_group
         self._group = quarantine_group(shared_group, group_location)
         self._sink = sink
@@ -89,6 +92,10 @@ class TopicQuarantine:
 
     def complete(self, pending: PendingQuarantine) -> None:
         if pending == self._completed:
+            return
+        kept = self._quarantine_table.state()
+        if kept is not None and pending.is_in(kept.progress.get(pending.topic)):
+            self._completed = pending
             return
         side_topic = SideTopic(
             self._client,

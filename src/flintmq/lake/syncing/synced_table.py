@@ -268,6 +268,7 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
         table=table_of(options, topic).location,
         group_location=own_location(options, topic),
         store=open_store(join(options.to, name), options.store),
+        quarantine_table=table_of(options, name),
         shared_group=shared_quarantine_group(options, topic),
         sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
     )
