@@ -23,6 +23,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILED = (
+    "flintmq/arrow/codec/batch_positions.py",
     "flintmq/arrow/codec/record_fields.py",
     "flintmq/broker/coordinator_calls.py",
     "flintmq/broker/dispatch.py",

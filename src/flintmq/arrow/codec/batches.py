@@ -9,13 +9,13 @@ its last batch, which is bounded by itself. This module must not know what is in
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from flintmq.arrow.codec.batch_positions import find_batches
 from flintmq.arrow.codec.limits import DecodeLimits
 from flintmq.arrow.codec.varints import WORD_SIZE, Flags, Positions, VarintPayload
 from flintmq.errors import CorruptionError, RequestError
@@ -28,14 +28,12 @@ from flintmq.records.batch import (
     RECORD_SIZE_MIN,
 )
 from flintmq.records.checksum import crc32c
-from flintmq.records.record import MAGIC, payload_of
+from flintmq.records.record import payload_of
 
 Numbers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]
 
 _OFFSET_MAX: Final = (1 << 63) - (1 << 32)  # a delta may still be added in 64 bits
-_LENGTH_TO_MAGIC: Final = struct.Struct(">iib")
-_LENGTH_POSITION: Final = 8
 _HEADER: Final = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -68,8 +66,9 @@ class BatchSource(NamedTuple):
 class ScannedBatches:
     """Whole batches of the data, each a row of every column."""
 
-    def __init__(self, data: memoryview, source: BatchSource, positions: Positions, headers: Headers) -> None:
+    def __init__(self, data: bytes, source: BatchSource, positions: Positions, headers: Headers) -> None:
         self.data = data
+        self.view = memoryview(data)
         self.source = source
         self.positions = positions
         self.ends: Positions = positions + headers["length"] + LENGTH_END
@@ -85,18 +84,18 @@ class ScannedBatches:
         return len(self.positions)
 
     def whole(self, batch: int) -> memoryview:
-        return self.data[int(self.positions[batch]) : int(self.ends[batch])]
+        return self.view[int(self.positions[batch]) : int(self.ends[batch])]
 
     def damage(self, batch: int, why: str) -> CorruptionError:
         return self.source.damage(int(self.base_offsets[batch]), why)
 
     def check_crcs(self) -> None:
-        data = self.data
+        view = self.view
         bounds = zip(
             (self.positions + CRC_START).tolist(), self.ends.tolist(), self._crcs.tolist(), strict=True
         )
         for batch, (start, end, crc) in enumerate(bounds):
-            if crc32c(data[start:end]) != crc:
+            if crc32c(view[start:end]) != crc:
                 raise self.damage(batch, "fails its CRC")
 
     def check_order(self) -> None:
@@ -114,10 +113,11 @@ class ScannedBatches:
 
 
 def scan(
-    data: memoryview, source: BatchSource, *, end_offset: int | None, check_crc: bool
+    data: bytes, source: BatchSource, *, end_offset: int | None, check_crc: bool
 ) -> tuple[ScannedBatches, bool]:
     """The whole batches that begin below `end_offset`, and whether others follow them."""
-    positions, has_garbage = _positions(data)
+    starts, has_garbage = find_batches(data)
+    positions = np.array(starts, np.int64)
     # A header for every byte of the data, each overlapping the next.
     every: Headers = np.ndarray((max(0, len(data) - HEADER_SIZE + 1),), _HEADER, buffer=data, strides=(1,))
     headers = every[positions]
@@ -184,24 +184,6 @@ def parts_of(
             bytes_left, rows_left = bytes_max, rows_max
 
 
-def _positions(data: memoryview) -> tuple[Positions, bool]:
-    """Where whole batches begin, and whether something follows them that is none."""
-    positions: list[int] = []
-    has_garbage = False
-    position = 0
-    while position + HEADER_SIZE <= len(data):
-        length, _, magic = _LENGTH_TO_MAGIC.unpack_from(data, position + _LENGTH_POSITION)
-        if magic != MAGIC or length < HEADER_SIZE - LENGTH_END:
-            has_garbage = True
-            break
-        end = position + length + LENGTH_END
-        if end > len(data):
-            break
-        positions.append(position)
-        position = end
-    return np.array(positions, np.int64), has_garbage
-
-
 def _unpacked(batches: ScannedBatches, batch: int, bytes_max: int) -> bytes | memoryview:
     try:
         return payload_of(batches.whole(batch), limit=bytes_max)
@@ -215,14 +197,11 @@ def _part(
     """`unpacked` are the payloads of those that were compressed."""
     starts, ends = batches.positions[chosen] + HEADER_SIZE, batches.ends[chosen]
     if not unpacked:
-        # Not all of the data: whoever needs the payload as `bytes` copies it.
-        first = int(starts[0]) - HEADER_SIZE
-        payload = VarintPayload(batches.data[first : int(ends[-1])])
-        starts, ends = starts - first, ends - first
+        payload = VarintPayload(batches.data)
     else:
         bounds = zip(chosen.tolist(), starts.tolist(), ends.tolist(), strict=True)
         pieces = [
-            unpacked[batch] if batch in unpacked else batches.data[start:end] for batch, start, end in bounds
+            unpacked[batch] if batch in unpacked else batches.view[start:end] for batch, start, end in bounds
         ]
         sizes = np.array([len(piece) for piece in pieces], np.int64)
         ends = np.cumsum(sizes)

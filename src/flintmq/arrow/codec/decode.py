@@ -95,10 +95,9 @@ def decode_in_parts(
 
     A part ends after the batch that fills it. The last one's `next_offset` is that of the whole.
     """
-    view = memoryview(data)
-    if len(view) > limits.data_bytes_max:
+    if len(data) > limits.data_bytes_max:
         raise ValueError(
-            f"{topic}-{partition}: {len(view)} bytes are too many to decode at once; "
+            f"{topic}-{partition}: {len(data)} bytes are too many to decode at once; "
             f"give up to {limits.data_bytes_max} at a time."
         )
     source = BatchSource(topic, partition)
@@ -109,7 +108,8 @@ def decode_in_parts(
         end_offset=end_offset,
         headers_max=limits.batch_headers_max,
     )
-    batches, others_follow = scan(view, source, end_offset=end_offset, check_crc=check_crc)
+    # The loops over batches and records are compiled for `bytes`.
+    batches, others_follow = scan(as_bytes(data), source, end_offset=end_offset, check_crc=check_crc)
     next_offset = max(start_offset, int(batches.last_offsets[-1]) + 1 if len(batches) else 0)
     if end_offset is not None and (others_follow or next_offset > end_offset):
         next_offset = max(start_offset, end_offset)
@@ -118,6 +118,13 @@ def decode_in_parts(
         yield DecodedRecords(table.no_rows(), next_offset)
     for part in parts_of(batches, chosen, bytes_max=part_bytes, rows_max=part_rows, limits=limits):
         yield DecodedRecords(table.rows_of(part), next_offset if part.is_last else part.next_offset)
+
+
+def as_bytes(data: Buffer) -> bytes:
+    """Return the same bytes, without a copy where that is possible."""
+    if isinstance(data, memoryview) and isinstance(data.obj, bytes) and data.nbytes == len(data.obj):
+        return data.obj
+    return data if isinstance(data, bytes) else bytes(data)
 
 
 def _shown(batches: ScannedBatches, committed: ReadCommittedFilter | None) -> Flags:

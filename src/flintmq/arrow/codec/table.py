@@ -96,7 +96,7 @@ class RecordTable:
         if not _READS_AT_ONCE:
             return None
         found = record_fields.read(
-            part.payload.as_bytes(),
+            part.payload.data,
             part.starts.tolist(),
             part.ends.tolist(),
             part.counts.tolist(),

@@ -15,8 +15,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from flintmq.records.compression import Buffer
-
 Positions = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
@@ -56,16 +54,12 @@ def refuse(bad: Flags) -> None:
 class VarintPayload:
     """Bytes that are read at many places at once: at least eight."""
 
-    def __init__(self, data: Buffer) -> None:
-        self._data = data
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
         self._last = len(self.bytes) - WORD_SIZE
         # One word for every byte of the payload, each overlapping the next.
         self._words: Words = np.ndarray((self._last + 1,), "<u8", buffer=data, strides=(1,))
-
-    def as_bytes(self) -> bytes:
-        """A copy, unless the payload is `bytes` itself."""
-        return self._data if isinstance(self._data, bytes) else bytes(self._data)
 
     def words_at(self, positions: Positions) -> Words:
         """The eight bytes from each place on, the first one lowest."""

@@ -8,14 +8,13 @@ once, in order; what is not there any more is reported (`data_loss`) before read
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from flintmq.arrow.cluster_client import client_of
-from flintmq.arrow.codec.decode import DecodedRecords, ReadCommittedFilter, decode_in_parts
+from flintmq.arrow.codec.batch_positions import whole_batches
+from flintmq.arrow.codec.decode import DecodedRecords, ReadCommittedFilter, as_bytes, decode_in_parts
 from flintmq.arrow.scan.data_loss import report_loss, span
 from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
@@ -24,10 +23,6 @@ from flintmq.arrow.scan.partition_fetcher import Fetched, PartitionFetcher, Topi
 from flintmq.client.admin.topics import EARLIEST, offsets
 from flintmq.client.cluster import ClusterClient
 from flintmq.errors import CorruptionError, ErrorCode, RequestError
-from flintmq.records.batch import HEADER_SIZE, LENGTH_END
-
-_HEAD: Final = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta of a batch."""
 
 
 def read_range(
@@ -63,7 +58,7 @@ class _RangeReader:
         while self.position < end:
             fetched = self._take()
             if fetched is not None:
-                data = memoryview(fetched.records or b"")
+                data = as_bytes(fetched.records or b"")
                 empty = 0 if data else empty + 1
                 if empty > self._limits.empty_responses_max:
                     self._lose(end, f"the broker has nothing there, and its end is {fetched.high_watermark}")
@@ -96,7 +91,7 @@ class _RangeReader:
         report_loss(f"{lost} cannot be read: {why}", fail=self._options.fail_on_loss)
         self.position = until
 
-    def _advance(self, data: memoryview) -> None:
+    def _advance(self, data: bytes) -> None:
         """Move behind the data, and choose how much to fetch next."""
         if not data:
             return
@@ -112,7 +107,7 @@ class _RangeReader:
         self._fetch_bytes = min(max(expected, self._limits.fetch_bytes_min), self._options.fetch_bytes)
         self.position = min(next_offset, self._wanted.end)
 
-    def _decoded(self, data: memoryview, start: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, data: bytes, start: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         # The broker names every aborted transaction that touches what it sent, so each answer stands alone.
         aborted = ((one.producer_id, one.first_offset) for one in fetched.aborted_transactions or ())
         wanted = self._wanted._replace(start=start)
@@ -121,7 +116,7 @@ class _RangeReader:
 
 
 def decoded_parts(
-    data: memoryview,
+    data: bytes | memoryview,
     wanted: OffsetRange,
     columns: Sequence[str],
     options: SourceOptions,
@@ -141,24 +136,6 @@ def decoded_parts(
         part_bytes=options.limits.decoded_bytes_max,
         part_rows=options.limits.decoded_rows_max,
     )
-
-
-class WholeBatches(NamedTuple):
-    next_offset: int
-    """Behind the last whole batch; 0 if there is none."""
-    size: int
-
-
-def whole_batches(data: memoryview) -> WholeBatches:
-    """What of a fetch's data are whole batches, by their headers; nonsense is left to the decoder."""
-    position = next_offset = 0
-    while position + HEADER_SIZE <= len(data):
-        base_offset, length, last_delta = _HEAD.unpack_from(data, position)
-        end = position + LENGTH_END + length
-        if length < HEADER_SIZE - LENGTH_END or end > len(data):
-            break
-        position, next_offset = end, base_offset + last_delta + 1
-    return WholeBatches(next_offset, position)
 
 
 def bounded_slices(batch: pa.RecordBatch, limits: ScanLimits) -> Iterator[pa.RecordBatch]:

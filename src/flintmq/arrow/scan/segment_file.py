@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from flintmq.arrow.codec.batch_positions import whole_batches
 from flintmq.arrow.scan.limits import ScanLimits
-from flintmq.arrow.scan.range_reader import whole_batches
 from flintmq.client.admin.segments import SegmentFile
 from flintmq.effects import File, read_file
 from flintmq.effects.real import RealDisk
@@ -86,10 +86,10 @@ def _chunk(file: File, segment: SegmentFile, position: int, chunk_bytes: int) ->
         whole = whole_batches(data)
     if not whole.size:
         raise UnusableSegment(f"{segment.path} holds something else than a batch at byte {position}")
-    return SegmentChunk(data[: whole.size], read_header(data).base_offset, whole.next_offset)
+    return SegmentChunk(memoryview(data)[: whole.size], read_header(data).base_offset, whole.next_offset)
 
 
-def _read(file: File, segment: SegmentFile, position: int, size: int) -> memoryview:
+def _read(file: File, segment: SegmentFile, position: int, size: int) -> bytes:
     try:
         data = file.pread(size, position)
     except OSError as error:
@@ -98,7 +98,7 @@ def _read(file: File, segment: SegmentFile, position: int, size: int) -> memoryv
         ) from error
     if len(data) < size:
         raise UnusableSegment(f"{segment.path} was cut to {position + len(data)} bytes")
-    return memoryview(data)
+    return data
 
 
 def _start_position(file: File, segment: SegmentFile, offset: int) -> int:
