@@ -206,8 +206,14 @@ def test_a_quarantine_topic_has_each_record_once(
     assert os.listdir(lake.root) == []
 
 
+@pytest.mark.parametrize("next_quarantine", ["topic", "table"])
 def test_records_that_wait_for_a_quarantine_topic_outlive_the_rename_command(
-    lake: Lake, broker: BrokerProcess, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake,
+    broker: BrokerProcess,
+    topics: Topics,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    next_quarantine: str,
 ) -> None:
     topics.create(topic)
     topics.create(f"{topic}-poison")
@@ -223,8 +229,15 @@ def test_records_that_wait_for_a_quarantine_topic_outlive_the_rename_command(
             sync.run()
     run(lake, "rename", topic, "sales")
     assert "Run the sync again" in run(lake, "rename", topic, "revenue", code=1).stderr
-    lake.sync(topic, **options)
-    assert len(topic_rows(broker.address, f"{topic}-poison")) == 1
+    in_table = [row["offset"] for row in lake.rows("sales__quarantine")]
+    if next_quarantine == "topic":
+        lake.sync(topic, **options)
+        assert len(topic_rows(broker.address, f"{topic}-poison")) == 1
+    else:
+        # The files are where the quarantine table finds them.
+        lake.sync(topic, **JSON)
+        in_table.append(2)
+    assert [row["offset"] for row in lake.rows("sales__quarantine")] == in_table
 
 
 def test_a_replay_is_remembered_over_a_rename(
