@@ -69,8 +69,22 @@ _CONNECTIONS = (
         "flintmq_connections_refused_total",
         _COUNTER,
         "Connections closed because of the client: `limit` (too many of them), `frame` (bytes that are no "
-        "request), `request` (a request that cannot be answered) or `stalled` (a request that stopped arriving).",
+        "request), `request` (a request that cannot be answered), `stalled` (a request that stopped arriving) or "
+        "`authentication` (it failed, or took too long).",
         ("reason",),
+    ),
+    Metric("flintmq_unauthenticated_connections", _GAUGE, "Open connections that are not authenticated yet."),
+    Metric(
+        "flintmq_authentications_total",
+        _COUNTER,
+        "Authentications and re-authentications that succeeded, by SASL mechanism.",
+        ("mechanism",),
+    ),
+    Metric(
+        "flintmq_authentication_failures_total",
+        _COUNTER,
+        "Authentications that failed, by SASL mechanism; `other` is one that is not enabled.",
+        ("mechanism",),
     ),
     Metric(
         "flintmq_client_connections",

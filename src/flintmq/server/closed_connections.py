@@ -29,6 +29,7 @@ class CloseReason(Enum):
     FRAME = "frame"
     REQUEST = "request"
     STALLED = "stalled"
+    AUTHENTICATION = "authentication"
 
 
 class _Tally:

@@ -20,6 +20,7 @@ from flintmq.server.closed_connections import CloseReason
 from flintmq.server.connection import Connection, RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
+from flintmq.settings.listeners import protocols_of
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,9 @@ class Server:
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
             admits=self._admits,
             on_closed=self._closed,
+            unauthenticated_frame_size_max=settings.sasl_server_max_receive_size,
             counters=counters,
+            config=config,
         )
 
     @property
@@ -86,15 +89,23 @@ class Server:
         return list(self._shared.connections)
 
     @property
+    def unauthenticated(self) -> int:
+        """Connections that are not authenticated yet."""
+        return len(self._shared.unauthenticated)
+
+    @property
     def budget(self) -> InboundBudget:
         return self._shared.budget
 
     async def start(self) -> None:
         config = self._config()
+        protocols = protocols_of(config)
         for listener, sock in bind_all(config.listeners):
             _size_buffers(sock, config)
             server = await self._loop.create_server(
-                partial(Connection, self._shared, listener.name), sock=sock, backlog=_BACKLOG
+                partial(Connection, self._shared, listener.name, protocols[listener.name].value),
+                sock=sock,
+                backlog=_BACKLOG,
             )
             self._servers.append(server)
             self.bound.append(listener)

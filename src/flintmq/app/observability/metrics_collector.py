@@ -200,8 +200,14 @@ class MetricsCollector:
         out.add("flintmq_connections_total", counters.accepted)
         for kind in CloseReason:
             out.add("flintmq_connections_refused_total", counters.refused[kind.value], kind.value)
+        authentications = self._counters.authentications
+        for mechanism, count in sorted(authentications.succeeded.items()):
+            out.add("flintmq_authentications_total", count, mechanism)
+        for mechanism, count in sorted(authentications.failed.items()):
+            out.add("flintmq_authentication_failures_total", count, mechanism)
         if server is None:
             return
+        out.add("flintmq_unauthenticated_connections", server.unauthenticated)
         budget = server.budget
         if budget.limit < _BUDGET_MAX:
             out.add("flintmq_memory_budget_bytes", budget.limit)

@@ -8,8 +8,11 @@ values come from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from flintmq.settings.broker.authentication import AuthenticationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
 from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
@@ -24,12 +27,16 @@ from flintmq.settings.listeners import listener_faults
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
+    AuthenticationConfig,
     NetworkConfig,
     MaintenanceConfig,
     CoordinationConfig,
     TopicDefaultsConfig,
     GeneralConfig,
 ):
+    listener_overrides: Mapping[tuple[str, str], Any] = field(default_factory=dict, repr=False, hash=False)
+    """Values of `listener.name.NAME.SETTING`, by listener and setting; `listener_setting` reads them."""
+
     def fault(self) -> str | None:
         """What is wrong with the values taken together, or None."""
         if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:

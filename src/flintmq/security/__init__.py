@@ -1,0 +1,5 @@
+"""Who a client is and what it may do: decisions without sockets.
+
+principal          the name under which a client acts
+authentication/    SASL: mechanisms, credentials, and the exchange of one connection
+"""
