@@ -279,7 +279,10 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._take(shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
-            self.refuse(str(error), CloseReason.FRAME)
+            reason = str(error)
+            if not self.session.is_authenticated:
+                reason = reason.replace("socket.request.max.bytes", "sasl.server.max.receive.size")
+            self.refuse(reason, CloseReason.FRAME)
 
     def _continue_frame(self, nbytes: int) -> None:
         own = self._own

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from flintmq.effects import Clock, Executor, Random
 from flintmq.errors import ConfigurationError
@@ -15,6 +17,9 @@ from flintmq.protocol import scram
 from flintmq.protocol.scram import ScramMechanism
 from flintmq.security.authentication.hashing import HashingQueue
 from flintmq.security.authentication.mechanism import Identity, Mechanism
+from flintmq.security.authentication.oauthbearer.keys import KeyFile
+from flintmq.security.authentication.oauthbearer.server import OAUTHBEARER, OAuthBearerMechanism
+from flintmq.security.authentication.oauthbearer.token import TokenRules
 from flintmq.security.authentication.plain import PLAIN, PlainMechanism
 from flintmq.security.authentication.plain_users import PlainUsers
 from flintmq.security.authentication.plugins import ListenerContext, MechanismFactory, find_plugin
@@ -27,7 +32,7 @@ from flintmq.settings.listeners import listener_setting, protocols_of
 
 logger = logging.getLogger(__name__)
 
-BUILT_IN = (PLAIN, *scram.MECHANISM_NAMES)
+BUILT_IN = (PLAIN, *scram.MECHANISM_NAMES, OAUTHBEARER)
 OTHER = "other"
 """The label of mechanisms that are not enabled, in metrics: a client chooses the name."""
 
@@ -57,9 +62,9 @@ class SaslAuthenticator:
         self.hashing = HashingQueue(executor)
         self.counters = counters or AuthenticationCounters()
 
-    def check(self) -> None:
-        """Build everything now; ConfigurationError says which setting is wrong. For the start."""
-        config = self._config()
+    def check(self, config: BrokerConfig | None = None) -> None:
+        """Build everything now; ConfigurationError says which setting is wrong. For the start, and for changes."""
+        config = config or self._config()
         for listener, protocol in protocols_of(config).items():
             if protocol.has_sasl:
                 self._build(config, listener)
@@ -110,6 +115,8 @@ class SaslAuthenticator:
             return PlainMechanism(self._plain_users(config, listener))
         if name in scram.MECHANISM_NAMES:
             return ScramServerMechanism(ScramMechanism(name), self._scram_users, self._random.bytes)
+        if name == OAUTHBEARER:
+            return self._oauthbearer(config, listener)
         factory = self._factories.get(name) or find_plugin(name)
         if factory is None:
             hint = " GSSAPI (Kerberos) is not available in FlintMQ." if name == "GSSAPI" else ""
@@ -127,6 +134,23 @@ class SaslAuthenticator:
             raise ConfigurationError(
                 f"the authenticator {name} of listener {listener} failed: {error}"
             ) from error
+
+    def _oauthbearer(self, config: BrokerConfig, listener: str) -> OAuthBearerMechanism:
+        def own(name: str) -> Any:
+            return listener_setting(config, listener, f"sasl.oauthbearer.{name}")
+
+        url = own("jwks.endpoint.url")
+        if url is None:
+            raise ConfigurationError(
+                f"listener {listener} has no keys for OAUTHBEARER; set sasl.oauthbearer.jwks.endpoint.url"
+            )
+        rules = TokenRules(
+            audiences=own("expected.audience"),
+            issuer=own("expected.issuer"),
+            name_claim=own("sub.claim.name"),
+            clock_skew_s=own("clock.skew.seconds"),
+        )
+        return OAuthBearerMechanism(KeyFile(unquote(urlsplit(url).path)), rules, self._clock)
 
     def _plain_users(self, config: BrokerConfig, listener: str) -> PlainUsers:
         text = listener_setting(config, listener, "plain.sasl.jaas.config")

@@ -14,6 +14,12 @@ def _read_jaas(text: str) -> str:
     return text
 
 
+def _read_file_url(text: str) -> str:
+    if not text.startswith("file:/"):
+        raise ValueError("expected file:///path; key sets over HTTP are not available in this version")
+    return text.strip()
+
+
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
 class AuthenticationConfig:
     __slots__ = ()
@@ -29,7 +35,7 @@ class AuthenticationConfig:
         dynamic=UpdateMode.PER_BROKER,
         per_listener=True,
         doc="The SASL mechanisms of listeners with SASL_PLAINTEXT or SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
-        "and those of plug-ins. Kafka's default is GSSAPI, which is not available.",
+        "OAUTHBEARER, and those of plug-ins. Kafka's default is GSSAPI, which is not available.",
     )
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config",
@@ -48,6 +54,44 @@ class AuthenticationConfig:
         None,
         doc="A file with users of PLAIN and their hashed passwords, which `flintmq user add --users-file` writes. It "
         "is read again when it changes.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        SettingKind.STRING,
+        None,
+        read=_read_file_url,
+        per_listener=True,
+        doc="The public keys of the issuer of tokens for OAUTHBEARER: a JSON Web Key Set as `file:///path`, which is "
+        "read again when it changes.",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        "sasl.oauthbearer.expected.audience",
+        SettingKind.LIST,
+        (),
+        per_listener=True,
+        doc="Audiences (`aud`), one of which a token must name. Without it tokens for other services are accepted.",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        "sasl.oauthbearer.expected.issuer",
+        SettingKind.STRING,
+        None,
+        per_listener=True,
+        doc="The issuer (`iss`) that a token must name.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sasl.oauthbearer.sub.claim.name",
+        SettingKind.STRING,
+        "sub",
+        per_listener=True,
+        doc="The claim of a token that is the name of the principal.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        SettingKind.INT,
+        30,
+        check=between(0, 600),
+        per_listener=True,
+        doc="How far the clock of the issuer may differ.",
     )
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms",

@@ -44,7 +44,9 @@ def test_work_is_done_in_order_one_at_a_time_and_refused_beyond_the_bound() -> N
                 raise ValueError(name)
             return SaslStep(name.encode())
 
-        return queue.submit(work, lambda step, error: done.append(f"{name} {step and step.token!r} {error!r}"))
+        return queue.submit(
+            work, lambda step, error: done.append(f"{name} {step and step.token!r} {error!r}")
+        )
 
     assert [submit(name) for name in "abcd"] == [True, True, True, False]
     while threads.submitted:
