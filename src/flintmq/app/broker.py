@@ -278,6 +278,7 @@ class Broker:
             counters=self._counters.connections,
         )
         await self._server.start()
+        self._configs.check = self._server.check_settings
         sources = self._sources
         sources.server, sources.sessions, sources.phase = self._server, services.sessions, Phase.RUNNING
 
@@ -329,6 +330,7 @@ class Broker:
     def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
+            self._server.refresh_certificates()
 
     def _apply_settings(self) -> None:
         config = self._sources.config = self._configs.broker
@@ -342,6 +344,10 @@ class Broker:
             self._sources.metadata_failure = str(error) or type(error).__name__
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
+
+    def reload_certificates(self) -> None:
+        """Load keys and certificates from files that changed, without waiting for the next look at them."""
+        self._server.refresh_certificates()
 
     # ---- housekeeping
 

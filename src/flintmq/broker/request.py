@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from flintmq.metrics import UNCOUNTED, ApiCounters
+from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
@@ -17,15 +18,35 @@ ResponseBuffers = list[ResponseBuffer]
 class ClientSession:
     """Who is at the other end of a connection: carried by every request."""
 
-    __slots__ = ("client_software", "listener", "local_host", "local_port", "peer", "peer_host", "principal")
+    __slots__ = (
+        "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
+        "peer_host", "principal", "security_protocol", "ssl_peer", "token_authenticated",
+    )  # fmt: skip
 
-    def __init__(self, *, listener: str, peer: str, local_host: str, local_port: int) -> None:
+    def __init__(
+        self,
+        *,
+        listener: str,
+        peer: str,
+        local_host: str,
+        local_port: int,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
         self.listener = listener
         self.peer = peer
         self.peer_host = peer
         self.local_host = local_host
         self.local_port = local_port
-        self.principal = "User:ANONYMOUS"
+        self.security_protocol = security_protocol
+        self.principal: Principal = ANONYMOUS
+        self.is_authenticated = not security_protocol.startswith("SASL_")
+        """False on listeners with SASL until authentication succeeded."""
+        self.token_authenticated = False
+        """Whether a delegation token was used to authenticate."""
+        self.expires_at: float | None = None
+        """When the client must have authenticated again, if it must."""
+        self.ssl_peer: str | None = None
+        """The distinguished name of the client's certificate, if it has one."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
 

@@ -69,8 +69,20 @@ _CONNECTIONS = (
         "flintmq_connections_refused_total",
         _COUNTER,
         "Connections closed because of the client: `limit` (too many of them), `frame` (bytes that are no "
-        "request), `request` (a request that cannot be answered) or `stalled` (a request that stopped arriving).",
+        "request), `request` (a request that cannot be answered), `stalled` (a request that stopped arriving) or "
+        "`handshake` (TLS failed, or took longer than flint.authentication.timeout.ms).",
         ("reason",),
+    ),
+    Metric(
+        "flintmq_unauthenticated_connections",
+        _GAUGE,
+        "Connections in the TLS handshake or in authentication.",
+    ),
+    Metric(
+        "flintmq_certificate_expiry_timestamp_seconds",
+        _GAUGE,
+        "When the certificate of a listener with TLS expires, in seconds since the epoch.",
+        ("listener",),
     ),
     Metric(
         "flintmq_client_connections",

@@ -29,6 +29,8 @@ class CloseReason(Enum):
     FRAME = "frame"
     REQUEST = "request"
     STALLED = "stalled"
+    HANDSHAKE = "handshake"
+    """TLS, or the time for it and for authentication."""
 
 
 class _Tally:

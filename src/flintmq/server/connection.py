@@ -25,6 +25,8 @@ from flintmq.server.inbound import SHARED_BYTES, UNLIMITED, FrameBuffer, frame_s
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound import Outbound, memory_of
 from flintmq.server.outbound_budget import OutboundBudget
+from flintmq.server.unauthenticated import UnauthenticatedConnections
+from flintmq.settings import BrokerConfig
 
 logger: Final = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class ServerContext:
     __slots__ = (
         "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
         "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
+        "unauthenticated",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +69,7 @@ class ServerContext:
         on_closed: Callable[[Connection], object],
         ordinary_frame_size_max: int = UNLIMITED,
         counters: ConnectionCounters | None = None,
+        config: Callable[[], BrokerConfig] = BrokerConfig,
     ) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
@@ -84,6 +88,10 @@ class ServerContext:
         """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
         self.backlog: OutboundBudget[Connection] = OutboundBudget(BACKLOGS_BYTES_MAX)
         self.refusals = ClosedConnectionLog(loop, logger)
+        self.unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections(
+            loop, config
+        )
+        """Of listeners with TLS or SASL; one that is known leaves it."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -96,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     outbound: Outbound
     transport: asyncio.Transport
 
-    def __init__(self, shared: ServerContext, listener: str) -> None:
+    def __init__(self, shared: ServerContext, listener: str, security_protocol: str = "PLAINTEXT") -> None:
         self._shared = shared
         self._own = FrameBuffer(shared.frame_size_max, shared.ordinary_frame_size_max)
         self._unfinished = False
@@ -108,7 +116,9 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._dispatching = False
         self.active_at = shared.loop.time()
-        self.session = ClientSession(listener=listener, peer="?", local_host="", local_port=0)
+        self.session = ClientSession(
+            listener=listener, peer="?", local_host="", local_port=0, security_protocol=security_protocol
+        )
 
     # ---- life
 
@@ -116,13 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         shared = self._shared
         sock = transport.get_extra_info("socket")
-        self.outbound = Outbound(
-            sock.fileno(),
-            watcher=shared.loop,
-            executor=shared.executor,
-            abort=self.transport.abort,
-            drained=self._drained,
-        )
+        self.outbound = self._create_outbound(sock.fileno())
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer is None or local is None:
             # The client was gone before it was accepted.
@@ -139,11 +143,26 @@ class Connection(asyncio.BufferedProtocol):
             return
         shared.counters.accepted += 1
         shared.connections[self] = None
+        if self.session.security_protocol != "PLAINTEXT":
+            reason = shared.unauthenticated.enter(self)
+            if reason is not None:
+                self.refuse(reason, CloseReason.LIMIT)
+
+    def _create_outbound(self, fd: int) -> Outbound:
+        shared = self._shared
+        return Outbound(
+            fd,
+            watcher=shared.loop,
+            executor=shared.executor,
+            abort=self.transport.abort,
+            drained=self._drained,
+        )
 
     def connection_lost(self, error: BaseException | None) -> None:
         shared = self._shared
         if shared.connections.pop(self, self) is None:
             shared.on_closed(self)
+            shared.unauthenticated.leave(self)
         shared.budget.release(self)
         shared.backlog.release(self)
         self.outbound.close()
@@ -162,6 +181,14 @@ class Connection(asyncio.BufferedProtocol):
         shared.counters.refused[kind.value] += 1
         shared.refusals.note(self.session.peer_host, self.session.peer, kind, reason)
         self.close()
+
+    def give_up(self, reason: str) -> None:
+        """The client is not authenticated, and its time is over or others need the room."""
+        self.refuse(reason, CloseReason.HANDSHAKE)
+
+    @property
+    def host(self) -> str:
+        return self.session.peer_host
 
     def close(self) -> None:
         if not self.transport.is_closing():

@@ -1,0 +1,1 @@
+"""Security decisions: principals, certificates, and later authentication and authorization. Pure: no sockets."""
