@@ -142,11 +142,17 @@ class Server:
         """Raise ConfigurationError if TLS cannot be served with these settings."""
         if self._certificates is not None:
             await self._certificates.check(config)
+            # The same path once more is a way to ask for a changed file to be loaded.
+            self.refresh_certificates()
 
     def refresh_certificates(self) -> None:
         """Load keys and certificates whose settings or files changed; connections stay."""
-        if self._certificates is not None and (self._refreshing is None or self._refreshing.done()):
+        if self._certificates is None:
+            return
+        if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._loop.create_task(self._certificates.refresh())
+        else:
+            self._certificates.look_again()
 
     def certificate_expiry(self) -> dict[str, float]:
         """When the certificate of each listener with TLS expires, in seconds since the epoch."""

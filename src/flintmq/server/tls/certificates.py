@@ -43,7 +43,6 @@ class Certificates:
         """`run` executes blocking work in a thread."""
         self._config = config
         self._run = run
-        self._refreshing = False
         self._again = False
         self.listeners: dict[str, ListenerTls] = {}
 
@@ -62,20 +61,16 @@ class Certificates:
                 raise ConfigurationError(f"Listener {listener}: {built}")
 
     async def refresh(self) -> None:
-        """Replace the contexts whose settings or files changed. One at a time; a call meanwhile repeats it."""
-        if self._refreshing:
-            self._again = True
-            return
-        self._refreshing = True
-        try:
-            while True:
-                self._again = False
-                for listener, fingerprint, built in await self._build(self._config()):
-                    self._replace(listener, fingerprint, built)
-                if not self._again:
-                    return
-        finally:
-            self._refreshing = False
+        """Replace the contexts whose settings or files changed; once more if `look_again` is called meanwhile."""
+        while True:
+            self._again = False
+            for listener, fingerprint, built in await self._build(self._config()):
+                self._replace(listener, fingerprint, built)
+            if not self._again:
+                return
+
+    def look_again(self) -> None:
+        self._again = True
 
     def _replace(
         self, listener: str, fingerprint: _Fingerprint, built: TlsContext | ConfigurationError
@@ -116,6 +111,8 @@ class Certificates:
                     found.append((settings.listener, fingerprint, build_context(settings)))
                 except ConfigurationError as error:
                     found.append((settings.listener, fingerprint, error))
+                except OSError as error:
+                    found.append((settings.listener, fingerprint, ConfigurationError(str(error))))
             return found
 
         return await self._run(build)

@@ -15,7 +15,7 @@ from typing import Final
 
 from flintmq.broker.request import ResponseBuffer
 from flintmq.effects import Executor
-from flintmq.server.outbound import CORKED_BYTES_MAX, Outbound, WritabilityWatcher
+from flintmq.server.outbound import CORKED_BYTES_MAX, Outbound, WritabilityWatcher, memory_of
 from flintmq.storage.segment import FileRange
 
 GATHERED_BYTES: Final = 128 * 1024
@@ -50,7 +50,7 @@ class TlsOutbound(Outbound):
 
     @property
     def held_bytes(self) -> int:
-        return super().held_bytes + len(self._encrypted)
+        return memory_of(self._queue) + len(self._encrypted)
 
     def send(self, buffers: list[ResponseBuffer]) -> int:
         queue = self._queue

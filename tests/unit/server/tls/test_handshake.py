@@ -245,6 +245,34 @@ def test_renegotiation_is_refused(loop_factory: LoopFactory, files: CertificateF
     assert "no renegotiation" in run_on(loop_factory, scenario())
 
 
+def test_key_updates_are_answered(loop_factory: LoopFactory, files: CertificateFiles) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("toolchain: openssl")
+
+    async def scenario() -> None:
+        async with tls_serving(files.server_settings) as server:
+            port = server.server.bound[0].port
+            process = await asyncio.create_subprocess_exec(
+                "openssl", "s_client", "-tls1_3", "-connect", f"127.0.0.1:{port}",
+                stdin=PIPE, stdout=PIPE, stderr=STDOUT,
+            )  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            await process.stdout.readuntil(b"---\nSSL handshake has read")
+            for number in range(3):
+                # K asks for new keys on both sides; what follows is encrypted with them.
+                process.stdin.write(b"K\n")
+                await process.stdin.drain()
+                await process.stdout.readuntil(b"KEYUPDATE")
+                process.stdin.write(framed(b"E%d\n" % number))
+                await process.stdin.drain()
+                await process.stdout.readuntil(b"E%d\n" % number)
+            process.kill()
+            await process.wait()
+
+    run_on(loop_factory, scenario())
+
+
 # ---- slow and many
 
 
