@@ -41,7 +41,7 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, SASL and TLS, quotas,
+Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, SASL, quotas,
 delegation tokens, share groups, telemetry.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:

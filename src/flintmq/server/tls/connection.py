@@ -147,6 +147,10 @@ class TlsConnection(Connection):
                         has_ended = True
                         break
                     filled += count
+                    if not self._incoming.pending and filled < room:
+                        # The record was read to its end. To ask for the next one would cost an exception.
+                        is_empty = True
+                        break
             except ssl.SSLWantReadError:
                 is_empty = True
             except ssl.SSLError as error:
