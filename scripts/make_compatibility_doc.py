@@ -41,8 +41,8 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, TLS, quotas, delegation
-tokens, share groups, telemetry. GSSAPI (Kerberos) is not planned.
+Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, quotas, delegation tokens,
+share groups, telemetry. GSSAPI (Kerberos) is not planned.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 

@@ -43,7 +43,7 @@ from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.server.connection import RequestDispatcher
 from flintmq.server.listeners import Server
-from flintmq.settings import Listener, LoadedSettings
+from flintmq.settings import BrokerConfig, Listener, LoadedSettings
 from flintmq.settings.listeners import protocols_of
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
@@ -304,6 +304,7 @@ class Broker:
             counters=self._counters.connections,
         )
         await self._server.start()
+        self._configs.check = self._check_settings
         sources = self._sources
         sources.server, sources.sessions, sources.phase = self._server, services.sessions, Phase.RUNNING
 
@@ -352,9 +353,15 @@ class Broker:
             return wanted
         return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
 
+    async def _check_settings(self, config: BrokerConfig) -> None:
+        """Raise ConfigurationError for settings that listeners cannot be served with."""
+        self._sasl.check(config)
+        await self._server.check_settings(config)
+
     def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
+            self._server.refresh_certificates()
         if delta.scram:
             self._scram_users.changed()
 
@@ -370,6 +377,10 @@ class Broker:
             self._sources.metadata_failure = str(error) or type(error).__name__
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
+
+    def reload_certificates(self) -> None:
+        """Load keys and certificates from files that changed, without waiting for the next look at them."""
+        self._server.refresh_certificates()
 
     # ---- housekeeping
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "config": CommandEntry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),
+    "cert": CommandEntry("flintmq.cli.cert.main", "Make certificates for trying TLS."),
     "log": CommandEntry("flintmq.cli.log.main", "Check the logs of topics."),
     "dump-log": CommandEntry("flintmq.cli.log.dump", "Show and check the files of a log, without a broker."),
     "version": CommandEntry("flintmq.cli.version", "Show the version."),

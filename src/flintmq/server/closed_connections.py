@@ -30,6 +30,8 @@ class CloseReason(Enum):
     REQUEST = "request"
     STALLED = "stalled"
     AUTHENTICATION = "authentication"
+    HANDSHAKE = "handshake"
+    """TLS, or the time for it and for authentication."""
 
 
 class _Tally:

@@ -133,13 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         shared = self._shared
         sock = transport.get_extra_info("socket")
-        self.outbound = Outbound(
-            sock.fileno(),
-            watcher=shared.loop,
-            executor=shared.executor,
-            abort=self.transport.abort,
-            drained=self._drained,
-        )
+        self.outbound = self._create_outbound(sock.fileno())
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer is None or local is None:
             # The client was gone before it was accepted.
@@ -160,6 +154,16 @@ class Connection(asyncio.BufferedProtocol):
             reason = shared.unauthenticated.enter(self)
             if reason is not None:
                 self.refuse(reason, CloseReason.LIMIT)
+
+    def _create_outbound(self, fd: int) -> Outbound:
+        shared = self._shared
+        return Outbound(
+            fd,
+            watcher=shared.loop,
+            executor=shared.executor,
+            abort=self.transport.abort,
+            drained=self._drained,
+        )
 
     def connection_lost(self, error: BaseException | None) -> None:
         shared = self._shared
@@ -187,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_up(self, reason: str) -> None:
         """The client is not authenticated, and its time is over or others need the room."""
-        self.refuse(reason, CloseReason.AUTHENTICATION)
+        self.refuse(reason, CloseReason.HANDSHAKE)
 
     @property
     def host(self) -> str:

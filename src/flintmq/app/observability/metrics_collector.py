@@ -207,12 +207,14 @@ class MetricsCollector:
             out.add("flintmq_authentication_failures_total", count, mechanism)
         if server is None:
             return
-        out.add("flintmq_unauthenticated_connections", server.unauthenticated)
         budget = server.budget
         if budget.limit < _BUDGET_MAX:
             out.add("flintmq_memory_budget_bytes", budget.limit)
         out.add("flintmq_memory_budget_used_bytes", budget.used)
         out.add("flintmq_memory_budget_waiting", budget.waiting)
+        out.add("flintmq_unauthenticated_connections", server.unauthenticated)
+        for listener, expiry_s in server.certificate_expiry().items():
+            out.add("flintmq_certificate_expiry_timestamp_seconds", expiry_s, listener)
         connections = server.connections
         clients: Counter[tuple[str, str]] = Counter()
         in_flight = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.jaas import parse_jaas
-from flintmq.settings.kinds import SettingKind, ValueCheck, at_least, between
+from flintmq.settings.kinds import SettingKind, ValueCheck, between
 
 
 def _read_jaas(text: str) -> str:
@@ -114,29 +114,4 @@ class AuthenticationConfig:
         100,
         check=between(0, 60_000),
         doc="How long the response to a failed authentication, and the end of its connection, are delayed.",
-    )
-    flint_authentication_timeout_ms: int = setting(
-        "flint.authentication.timeout.ms",
-        SettingKind.INT,
-        15_000,
-        check=at_least(100),
-        dynamic=UpdateMode.CLUSTER_WIDE,
-        doc="The time that a client has for the TLS handshake and its authentication together.",
-    )
-    flint_max_unauthenticated_connections: int = setting(
-        "flint.max.unauthenticated.connections",
-        SettingKind.INT,
-        2000,
-        check=at_least(1),
-        dynamic=UpdateMode.CLUSTER_WIDE,
-        doc="Connections that may be in the TLS handshake or in authentication at the same time. Beyond it the one "
-        "that has been there longest is closed for a new one, or the new one if all of them are recent.",
-    )
-    flint_max_unauthenticated_connections_per_ip: int = setting(
-        "flint.max.unauthenticated.connections.per.ip",
-        SettingKind.INT,
-        500,
-        check=at_least(1),
-        dynamic=UpdateMode.CLUSTER_WIDE,
-        doc="The same for connections from one address; beyond it new ones are closed.",
     )

@@ -56,7 +56,11 @@ def parts_of(
     parts.server = cast(
         Any,
         SimpleNamespace(
-            budget=InboundBudget(1 << 20), connections=connections or [], bound=[], unauthenticated=0
+            budget=InboundBudget(1 << 20),
+            connections=connections or [],
+            bound=[],
+            unauthenticated=0,
+            certificate_expiry=lambda: {"CLIENTS": 1.0},
         ),
     )
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
