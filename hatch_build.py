@@ -86,6 +86,8 @@ COMPILED = (
     "flintmq/server/inbound_budget.py",
     "flintmq/server/outbound.py",
     "flintmq/server/outbound_budget.py",
+    "flintmq/server/tls/connection.py",
+    "flintmq/server/tls/outbound.py",
     "flintmq/storage/aborted_transactions.py",
     "flintmq/storage/compaction/batch_filter.py",
     "flintmq/storage/compaction/batch_reader.py",

@@ -41,11 +41,14 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, SASL and TLS, quotas,
-delegation tokens, share groups, telemetry.
+Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, quotas, delegation tokens,
+share groups, telemetry. GSSAPI (Kerberos) is not planned.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
+- SCRAM: a user that does not exist is rejected at the second message, with an invented salt, and not at the first, so
+  that nobody learns who exists. `sasl.enabled.mechanisms` is both SCRAMs by default, for there is no GSSAPI.
+- A request changes up to 1000 SCRAM credentials.
 - A topic that a metadata request creates is in the answer to that request (Kafka answers with an error first).
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).

@@ -32,15 +32,19 @@ from flintmq.metadata.configs import Configs
 from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.scram_credentials import ScramCredentials
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
+from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.server.connection import RequestDispatcher
 from flintmq.server.listeners import Server
-from flintmq.settings import Listener, LoadedSettings
+from flintmq.settings import BrokerConfig, Listener, LoadedSettings
+from flintmq.settings.listeners import protocols_of
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
@@ -50,6 +54,7 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 5.0
 _TICK_S = 1.0
 _DESCRIPTORS_RESERVED = 256
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class Broker:
         telemetry = await self._start_telemetry()
         self._open_log_dir()
         await self._open_metadata()
+        await self._create_authenticator()
         recovered = await self._open_partitions()
         self._create_maintenance()
         self._start_groups()
@@ -178,6 +184,24 @@ class Broker:
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
+
+    async def _create_authenticator(self) -> None:
+        """ORDER: before anything that may take long, so that a wrong setting is reported at once."""
+        metadata, secret = self._metadata, self._random.bytes(_SECRET_BYTES)
+        if any(protocol.has_sasl for protocol in protocols_of(self._config).values()):
+            await _ensure_sasl_secret(metadata, secret)
+            secret = metadata.image.sasl_secret
+        self._scram_users = ScramUsers(lambda: metadata.image.scram, secret)
+        self._sasl = SaslAuthenticator(
+            lambda: self._configs.broker,
+            scram_users=self._scram_users,
+            secret=secret,
+            clock=self._clock,
+            random=self._random,
+            executor=self._executor,
+            counters=self._counters.authentications,
+        )
+        self._sasl.check()
 
     async def _open_partitions(self) -> list[tuple[Log, RecoveryReport]]:
         assert self._log_dir is not None
@@ -255,6 +279,8 @@ class Broker:
             endpoints=Endpoints(
                 node_id=config.node_id, rack=config.broker_rack, advertised=config.advertised_listeners
             ),
+            sasl=self._sasl,
+            scram_credentials=ScramCredentials(self._metadata),
             clock=self._clock,
             timers=self._loop,
             random=self._random,
@@ -278,6 +304,7 @@ class Broker:
             counters=self._counters.connections,
         )
         await self._server.start()
+        self._configs.check = self._check_settings
         sources = self._sources
         sources.server, sources.sessions, sources.phase = self._server, services.sessions, Phase.RUNNING
 
@@ -326,9 +353,17 @@ class Broker:
             return wanted
         return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
 
+    async def _check_settings(self, config: BrokerConfig) -> None:
+        """Raise ConfigurationError for settings that listeners cannot be served with."""
+        self._sasl.check(config)
+        await self._server.check_settings(config)
+
     def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
+            self._server.refresh_certificates()
+        if delta.scram:
+            self._scram_users.changed()
 
     def _apply_settings(self) -> None:
         config = self._sources.config = self._configs.broker
@@ -342,6 +377,10 @@ class Broker:
             self._sources.metadata_failure = str(error) or type(error).__name__
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
+
+    def reload_certificates(self) -> None:
+        """Load keys and certificates from files that changed, without waiting for the next look at them."""
+        self._server.refresh_certificates()
 
     # ---- housekeeping
 
@@ -374,6 +413,12 @@ async def _ensure_cluster_id(metadata: ClusterMetadata, random: bytes) -> None:
     if not metadata.image.cluster_id:
         value = keys.ClusterValue(id=encode_uuid(random))
         await metadata.txn({keys.CLUSTER: 0}, {keys.CLUSTER: Put(keys.encode(value))})
+
+
+async def _ensure_sasl_secret(metadata: ClusterMetadata, random: bytes) -> None:
+    if not metadata.image.sasl_secret:
+        value = keys.SaslSecretValue(secret=random)
+        await metadata.txn({keys.SASL_SECRET: 0}, {keys.SASL_SECRET: Put(keys.encode(value))})
 
 
 def lock_directory(path: str) -> int:

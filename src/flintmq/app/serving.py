@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from flintmq.app.broker import Broker, StartupReport
 from flintmq.app.observability.logs import Logs
 from flintmq.settings import LoadedSettings
+from flintmq.settings.listeners import protocols_of
 
 if TYPE_CHECKING:
     from flintmq.app.observability.profiler import Profiler
@@ -49,6 +50,8 @@ async def _serve(
     begun(broker)
     started = await broker.start()
     profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
+    if any(protocol.has_tls for protocol in protocols_of(loaded.broker).values()):
+        loop.add_signal_handler(signal.SIGHUP, broker.reload_certificates)
     ready(started)
     waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

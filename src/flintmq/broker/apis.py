@@ -50,6 +50,12 @@ from flintmq.broker.handlers.own import (
     describe_topic_task,
     maintain_topic,
 )
+from flintmq.broker.handlers.security import (
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+    sasl_authenticate,
+    sasl_handshake,
+)
 from flintmq.broker.handlers.topics import (
     create_partitions,
     create_topics,
@@ -134,6 +140,7 @@ APIS: tuple[Api, ...] = (
     Api(14, "SyncGroup", (0, 5), GROUP, sync_group.handle),
     Api(15, "DescribeGroups", (0, 6), GROUP, describe_groups.handle),
     Api(16, "ListGroups", (0, 5), CLUSTER, list_groups.handle),
+    Api(17, "SaslHandshake", (0, 1), NONE, sasl_handshake.handle, before_authentication=True),
     Api(18, "ApiVersions", (0, 4), NONE, api_versions.handle, before_authentication=True),
     Api(19, "CreateTopics", (2, 7), TOPIC, create_topics.handle),
     Api(20, "DeleteTopics", (1, 6), TOPIC, delete_topics.handle),
@@ -149,6 +156,7 @@ APIS: tuple[Api, ...] = (
     Api(33, "AlterConfigs", (0, 2), CLUSTER, alter_configs.handle),
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),
     Api(35, "DescribeLogDirs", (1, 5), CLUSTER, describe_log_dirs.handle),
+    Api(36, "SaslAuthenticate", (0, 2), NONE, sasl_authenticate.handle, before_authentication=True),
     Api(37, "CreatePartitions", (0, 3), TOPIC, create_partitions.handle),
     Api(42, "DeleteGroups", (0, 2), GROUP, delete_groups.handle),
     Api(43, "ElectLeaders", (0, 2), CLUSTER, elect_leaders.handle),
@@ -156,6 +164,8 @@ APIS: tuple[Api, ...] = (
     Api(45, "AlterPartitionReassignments", (0, 1), CLUSTER, alter_partition_reassignments.handle),
     Api(46, "ListPartitionReassignments", (0, 0), CLUSTER, list_partition_reassignments.handle),
     Api(47, "OffsetDelete", (0, 0), GROUP, offset_delete.handle),
+    Api(50, "DescribeUserScramCredentials", (0, 0), CLUSTER, describe_user_scram_credentials.handle),
+    Api(51, "AlterUserScramCredentials", (0, 0), CLUSTER, alter_user_scram_credentials.handle),
     Api(55, "DescribeQuorum", (0, 2), CLUSTER, describe_quorum.handle),
     Api(60, "DescribeCluster", (0, 2), CLUSTER, describe_cluster.handle),
     Api(61, "DescribeProducers", (0, 0), TOPIC, describe_producers.handle),

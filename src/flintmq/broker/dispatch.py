@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
 from flintmq.broker.apis import APIS, Api, served
+from flintmq.broker.authentication import admit, take_bare_token
 from flintmq.broker.request import Request, ResponseChannel
 from flintmq.broker.responses import encode_response, reason_of
 from flintmq.broker.services import Services
@@ -23,6 +24,7 @@ from flintmq.protocol import messages
 from flintmq.protocol.codec import decoder
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import API_VERSIONS_KEY, parse_request_header
+from flintmq.security.authentication.exchange import SASL_AUTHENTICATE
 
 logger: Final = logging.getLogger(__name__)
 
@@ -59,7 +61,10 @@ class Dispatcher:
         began = self._now()
         size = len(frame)
         served = None
+        session = connection.session
         try:
+            if not session.is_authenticated and session.sasl is not None and session.sasl.expects_bare_token:
+                return self._dispatch_token(connection, frame, began)
             key, version, correlation_id, client_id, position = parse_request_header(frame, 0, size)
             served = self._served.get(key)
             if served is None:
@@ -70,6 +75,10 @@ class Dispatcher:
             request = Request(
                 connection, api, version, correlation_id, client_id, frame, position, counters, began
             )
+            is_limited = not session.is_authenticated or session.expires_at is not None
+            if is_limited and not admit(request, self._services):
+                request.frame = None
+                return request
             if not served.lowest <= version <= served.highest:
                 self._refuse_version(request)
             elif served.raw is not None:
@@ -87,6 +96,16 @@ class Dispatcher:
                 served.counters.errors[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
             connection.refuse("a request could not be handled")
             return None
+        request.frame = None
+        return request
+
+    def _dispatch_token(self, connection: ResponseChannel, frame: memoryview, began: float) -> Request:
+        """Take a frame that is a SASL token and nothing else, as it follows a SaslHandshake of version 0."""
+        served = self._served[SASL_AUTHENTICATE]
+        served.counters.requests += 1
+        served.counters.bytes_in += len(frame) + _PREFIX
+        request = Request(connection, served.api, 0, 0, None, frame, 0, served.counters, began)
+        take_bare_token(request, bytes(frame), self._services)
         request.frame = None
         return request
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from flintmq.metrics import UNCOUNTED, ApiCounters
+from flintmq.security.authentication.exchange import SaslExchange
+from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
@@ -17,15 +19,39 @@ ResponseBuffers = list[ResponseBuffer]
 class ClientSession:
     """Who is at the other end of a connection: carried by every request."""
 
-    __slots__ = ("client_software", "listener", "local_host", "local_port", "peer", "peer_host", "principal")
+    __slots__ = (
+        "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
+        "peer_host", "principal", "sasl", "security_protocol", "ssl_peer", "token_authenticated",
+    )  # fmt: skip
 
-    def __init__(self, *, listener: str, peer: str, local_host: str, local_port: int) -> None:
+    def __init__(
+        self,
+        *,
+        listener: str,
+        peer: str,
+        local_host: str,
+        local_port: int,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
         self.listener = listener
         self.peer = peer
         self.peer_host = peer
         self.local_host = local_host
         self.local_port = local_port
-        self.principal = "User:ANONYMOUS"
+        self.security_protocol = security_protocol
+        self.principal: Principal = ANONYMOUS
+        self.is_authenticated = True
+        """False on SASL listeners until the client has authenticated, and while it authenticates again."""
+        self.token_authenticated = False
+        """Whether by a delegation token."""
+        self.expires_at: float | None = None
+        """The monotonic time after which the client must authenticate again; None if never (KIP-368)."""
+        self.ssl_peer: str | None = None
+        """The distinguished name of the client's certificate."""
+        self.sasl: SaslExchange | None = None
+        if security_protocol.startswith("SASL_"):
+            self.is_authenticated = False
+            self.sasl = SaslExchange()
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
 
@@ -41,6 +67,17 @@ class ResponseChannel(Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection, because of what the client sent."""
+        ...
+
+    def authenticated(self) -> None:
+        """Lift the limits of connections that are not authenticated: `session` says that this one is."""
+        ...
+
+    def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
+        """Read and keep nothing more, send the response of `request` after the delay, and close.
+
+        For a failed authentication: guessing takes the client time, and nothing else.
+        """
         ...
 
 

@@ -14,10 +14,12 @@ from flintmq.effects import Clock, Disk, Executor, Random, Timers
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.scram_credentials import ScramCredentials
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.authentication.authenticator import SaslAuthenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Services:
     producer_ids: ProducerIds
     sessions: FetchSessions
     endpoints: Endpoints
+    sasl: SaslAuthenticator
+    scram_credentials: ScramCredentials
     clock: Clock
     timers: Timers
     random: Random

@@ -16,6 +16,9 @@ COMMANDS = {
     "transaction": CommandEntry(
         "flintmq.cli.transaction.main", "List, describe and abort transactions, and find those that hang."
     ),
+    "user": CommandEntry(
+        "flintmq.cli.user.main", "Add, list and delete the users that authenticate with SASL."
+    ),
     "produce": CommandEntry("flintmq.cli.produce.main", "Write records to a topic."),
     "consume": CommandEntry("flintmq.cli.consume.main", "Read records of a topic."),
     "ping": CommandEntry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
@@ -38,6 +41,7 @@ COMMANDS = {
     "config": CommandEntry(
         "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
     ),
+    "cert": CommandEntry("flintmq.cli.cert.main", "Make certificates for trying TLS."),
     "log": CommandEntry("flintmq.cli.log.main", "Check the logs of topics."),
     "dump-log": CommandEntry("flintmq.cli.log.dump", "Show and check the files of a log, without a broker."),
     "version": CommandEntry("flintmq.cli.version", "Show the version."),
@@ -50,7 +54,9 @@ Start a broker and use it:
   flintmq consume greetings
 
 Commands that talk to a broker take --bootstrap-server, or FLINTMQ_BOOTSTRAP_SERVERS, and look at
-localhost:9092 otherwise. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no broker answers."""
+localhost:9092 otherwise. A broker with security needs --command-config FILE as well, or
+FLINTMQ_SECURITY_PROTOCOL, FLINTMQ_SASL_MECHANISM, FLINTMQ_SASL_USERNAME and FLINTMQ_SASL_PASSWORD.
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no broker answers."""
 
 main = LazyGroup(
     name="flintmq",

@@ -13,9 +13,16 @@ from typing import TypeVar
 
 from flintmq.client.addresses import Address
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.errors import ClientError, ConnectionLost, NoBrokerReached, check
+from flintmq.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionLost,
+    NoBrokerReached,
+    check,
+)
 from flintmq.client.metadata import MetadataCache, TopicMetadata
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
+from flintmq.client.security import PLAINTEXT, ClientSecurity
 from flintmq.client.transport import Connect, connect
 from flintmq.client.wire import Allocate
 from flintmq.effects import Clock
@@ -44,6 +51,7 @@ class ClusterClient:
         attempts: int = ATTEMPTS,
         connect: Connect = connect,
         allocate: Allocate = bytearray,
+        security: ClientSecurity = PLAINTEXT,
         clock: Clock | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -56,6 +64,7 @@ class ClusterClient:
         self._attempts = attempts
         self._connect = connect
         self._allocate = allocate
+        self._security = security
         self._sleep = sleep
         self._connections: dict[Address, BrokerConnection] = {}
         self._reached = False
@@ -158,7 +167,7 @@ class ClusterClient:
             self._stale = True
 
     def _may_pass(self, error: FlintError, repeatable: bool) -> bool:
-        if isinstance(error, NoSuchTopic):
+        if isinstance(error, NoSuchTopic | AuthenticationFailed):
             return False
         if isinstance(error, RequestError):
             return error.code in (RETRIABLE if repeatable else NOT_BEGUN)
@@ -268,12 +277,18 @@ class ClusterClient:
             reason = (error.strerror or str(error)).lower()
             raise NoBrokerReached([(address, reason)]) from error
         connection = BrokerConnection(
-            address, transport, clock=self.clock, client_id=self._client_id, allocate=self._allocate
+            address,
+            transport,
+            clock=self.clock,
+            client_id=self._client_id,
+            allocate=self._allocate,
+            security=self._security,
         )
         try:
             connection.negotiate(self._connect_timeout_s)
+            connection.authenticate(self._connect_timeout_s)
         except ConnectionLost as error:
-            reason = f"{error.reason} before a word was said; it may expect TLS, or be something else"
+            reason = f"{error.reason} before a word was said; it may expect TLS or SASL, or be something else"
             raise NoBrokerReached([(address, reason)]) from error
         except ProtocolError as error:
             raise NoBrokerReached([(address, str(error))]) from error

@@ -11,17 +11,29 @@ from typing import TypeVar
 from flintmq import __version__
 from flintmq.client.addresses import Address
 from flintmq.client.api_versions import ServedVersions, next_attempt
-from flintmq.client.errors import ConnectionLost, check
+from flintmq.client.errors import AuthenticationFailed, ConnectionLost, check
+from flintmq.client.sasl import NONCE_BYTES, SaslClientError, sasl_client
+from flintmq.client.security import PLAINTEXT, ClientSecurity
 from flintmq.client.transport import Transport
 from flintmq.client.wire import Allocate, ClientProtocol
 from flintmq.effects import Clock
-from flintmq.errors import ProtocolError
+from flintmq.effects.real import SystemRandom
+from flintmq.errors import ErrorCode, ProtocolError
 from flintmq.protocol.codegen.structures import Message
-from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from flintmq.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 M = TypeVar("M", bound=Message)
 
 _SOFTWARE = "flintmq"
+_REAUTHENTICATE_AFTER = 0.85
+"""Of a session's lifetime: as Java clients have it, so that the broker never finds it expired."""
 
 
 class BrokerConnection:
@@ -33,6 +45,7 @@ class BrokerConnection:
         clock: Clock,
         client_id: str,
         allocate: Allocate = bytearray,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self.address = address
         self.is_open = True
@@ -41,6 +54,10 @@ class BrokerConnection:
         self.served = ServedVersions({})
         self._transport = transport
         self._clock = clock
+        self._security = security
+        self._reauthenticate_at: float | None = None
+        self._is_accepted = False
+        """Whether the broker answered anything but ApiVersions."""
         self._wire = ClientProtocol(client_id, allocate)
 
     def negotiate(self, timeout_s: float) -> None:
@@ -56,6 +73,46 @@ class BrokerConnection:
         check(self.greeting.error_code)
         self.served = ServedVersions.of(self.greeting)
 
+    def authenticate(self, timeout_s: float) -> None:
+        """Prove who the client is, if the listener asks for it (`negotiate` comes first)."""
+        security = self._security
+        if not security.has_sasl:
+            return
+        self._handshake(timeout_s)
+        client = sasl_client(
+            security.mechanism, security.username, security.password, SystemRandom().bytes(NONCE_BYTES)
+        )
+        token: bytes | None = client.first()
+        while token is not None:
+            version = self.served.choose(SaslAuthenticateRequest)
+            self._send(self._wire.request(SaslAuthenticateRequest(auth_bytes=token), version), timeout_s)
+            response = self.receive(SaslAuthenticateResponse, timeout_s)
+            if response.error_code != ErrorCode.NONE:
+                raise self._rejected(response.error_message or ErrorCode(response.error_code).name)
+            try:
+                token = client.next(bytes(response.auth_bytes))
+            except SaslClientError as error:
+                raise self._rejected(str(error)) from None
+        lifetime_s = response.session_lifetime_ms / 1000
+        self._reauthenticate_at = (
+            self._clock.monotonic() + lifetime_s * _REAUTHENTICATE_AFTER if lifetime_s > 0 else None
+        )
+
+    def _handshake(self, timeout_s: float) -> None:
+        mechanism = self._security.mechanism
+        request = SaslHandshakeRequest(mechanism=mechanism)
+        self._send(self._wire.request(request, self.served.choose(SaslHandshakeRequest)), timeout_s)
+        response = self.receive(SaslHandshakeResponse, timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            enabled = ", ".join(response.mechanisms)
+            raise self._rejected(f"it does not accept {mechanism}; set sasl.mechanism to one of {enabled}")
+        if response.error_code != ErrorCode.NONE:
+            raise self._rejected("the listener has no SASL; set security.protocol=PLAINTEXT")
+
+    def _rejected(self, reason: str) -> AuthenticationFailed:
+        self.close()
+        return AuthenticationFailed(self.address, reason)
+
     def call(
         self, request: Message, response_type: type[M], timeout_s: float, *, highest: int | None = None
     ) -> M:
@@ -66,8 +123,16 @@ class BrokerConnection:
         self, request: Message, timeout_s: float, *, highest: int | None = None, expects_response: bool = True
     ) -> None:
         """Send without waiting. `highest` bounds the version chosen."""
+        if self._reauthenticate_at is not None and not self._wire.in_flight:
+            self._reauthenticate(timeout_s)
         version = self.served.choose(type(request), highest=highest)
         self._send(self._wire.request(request, version, expects_response=expects_response), timeout_s)
+
+    def _reauthenticate(self, timeout_s: float) -> None:
+        """Authenticate again before the session ends (KIP-368); only while no response is awaited."""
+        if self._reauthenticate_at is not None and self._clock.monotonic() >= self._reauthenticate_at:
+            self._reauthenticate_at = None
+            self.authenticate(timeout_s)
 
     def receive(self, response_type: type[M], timeout_s: float) -> M:
         """The answer to the oldest request that has none yet."""
@@ -79,7 +144,7 @@ class BrokerConnection:
                     raise TimeoutError
                 count = self._transport.receive(self._wire.room(), left_s)
                 if not count:
-                    raise self._lost("the broker closed it", by_broker=True)
+                    raise self._lost(self._why_closed(), by_broker=True)
                 self._wire.received(count)
         except TimeoutError:
             raise self._lost(f"no answer within {timeout_s:g} s") from None
@@ -88,10 +153,18 @@ class BrokerConnection:
         except ProtocolError:
             self.close()
             raise
+        self._is_accepted = self._is_accepted or response_type is not ApiVersionsResponse
         if not isinstance(message, response_type):
             self.close()
             raise ProtocolError(f"{type(message).__name__} came where {response_type.__name__} was expected")
         return message
+
+    def _why_closed(self) -> str:
+        if len(self.served) and not self._is_accepted and not self._security.has_sasl:
+            return (
+                "the broker closed it at the first request; if the listener has SASL, set security.protocol"
+            )
+        return "the broker closed it"
 
     def _send(self, data: bytes, timeout_s: float) -> None:
         try:

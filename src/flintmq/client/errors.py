@@ -3,6 +3,7 @@
 FlintError
 ├── ClientError
 │   ├── NoBrokerReached      nothing answers at any address that is known
+│   ├── AuthenticationFailed a broker does not accept who the client claims to be, or the other way round
 │   ├── ConnectionLost       a connection broke or fell silent; the request may have been carried out
 │   └── NotFlintMQ           a broker closes the connection when it is asked for what only FlintMQ has
 └── RequestError             a broker answered, with an error code (`flintmq.errors`)
@@ -38,6 +39,15 @@ class ConnectionLost(ClientError):
         self.reason = reason
         self.by_broker = by_broker
         """It was there, and closed the connection."""
+
+
+class AuthenticationFailed(ClientError):
+    """Trying again with the same credentials would not help."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"{address} rejected the authentication: {reason}")
+        self.address = address
+        self.reason = reason
 
 
 class NotFlintMQ(ClientError):

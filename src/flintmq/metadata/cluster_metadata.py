@@ -98,6 +98,7 @@ class ClusterMetadata:
             topics_deleted=gone,
             topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),
             broker_configs=True,
+            scram=True,
         )
         self.image.become(fresh)
         self._publish(delta)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from flintmq.errors import ErrorCode, RequestError
+from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import check_name
-from flintmq.settings import Alteration, alter_broker, alter_topic
+from flintmq.settings import Alteration, BrokerValues, alter_broker, alter_topic
 
 _ATTEMPTS_MAX = 8
 
@@ -79,11 +79,22 @@ class ConfigChanges:
             values = self._configs.values
             current = values.dynamic if name else values.dynamic_default
             altered = alter_broker(values, decide(current), per_broker=bool(name))
+            await self._check(
+                BrokerValues(values.static, values.dynamic_default, altered)
+                if name
+                else BrokerValues(values.static, altered, values.dynamic)
+            )
             if validate_only or altered == current:
                 return
             if await self._write(key, altered, {}):
                 return
         raise _contended(f"broker {name}" if name else "all brokers")
+
+    async def _check(self, values: BrokerValues) -> None:
+        try:
+            await self._configs.check(values.config())
+        except ConfigurationError as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     async def _write(self, key: str, altered: Mapping[str, str], expect: Mapping[str, int]) -> bool:
         revision = self._metadata.image.config_revisions.get(key, 0)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.metadata.image import ClusterImage
 from flintmq.settings import BrokerConfig, BrokerValues, TopicConfig, parse_topic_config
 
 logger = logging.getLogger(__name__)
+
+
+async def _accept(_: BrokerConfig) -> None:
+    pass
 
 
 class Configs:
@@ -19,6 +23,8 @@ class Configs:
         self._node = str(node_id)
         self._without_overrides: TopicConfig | None = None
         self.broker: BrokerConfig = BrokerValues(static=static).config()
+        self.check: Callable[[BrokerConfig], Awaitable[None]] = _accept
+        """Raises ConfigurationError for settings that this broker cannot use, whatever their values say alone."""
         self.refresh()
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from flintmq.metadata import keys
 from flintmq.metadata.store import StoreItem
+from flintmq.protocol.scram import ScramCredential
 from flintmq.records.uuids import decode_uuid
 
 
@@ -46,6 +47,8 @@ class ImageDelta:
     topics_deleted: list[TopicImage] = field(default_factory=list)
     topic_configs: list[str] = field(default_factory=list)
     broker_configs: bool = False
+    scram: bool = False
+    """SCRAM credentials."""
 
 
 class ClusterImage:
@@ -58,6 +61,9 @@ class ClusterImage:
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.deleting: dict[bytes, str] = {}
         self.config_revisions: dict[str, int] = {}
+        self.scram: dict[str, dict[str, ScramCredential]] = {}
+        """By mechanism and user."""
+        self.sasl_secret = b""
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
 
@@ -80,6 +86,11 @@ class ClusterImage:
                 delta.broker_configs = True
             elif key.startswith(keys.DELETING):
                 self._apply_deleting(key, item)
+            elif key.startswith(keys.SCRAM):
+                self._apply_scram(key, item)
+                delta.scram = True
+            elif key == keys.SASL_SECRET and item is not None:
+                self.sasl_secret = keys.decode_sasl_secret(item.value).secret
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -170,3 +181,13 @@ class ClusterImage:
             self.deleting.pop(topic_id, None)
         else:
             self.deleting[topic_id] = keys.decode_deleting(item.value).name
+
+    def _apply_scram(self, key: str, item: StoreItem | None) -> None:
+        mechanism, _, user = key[len(keys.SCRAM) :].partition("/")
+        if item is None:
+            self.scram.get(mechanism, {}).pop(user, None)
+            return
+        value = keys.decode_scram(item.value)
+        self.scram.setdefault(mechanism, {})[user] = ScramCredential(
+            value.salt, value.stored_key, value.server_key, value.iterations
+        )

@@ -7,6 +7,8 @@
 /config/broker/{id}          the same; the empty id is the default of all brokers
 /deleting/{topic-id}         {"name": …}                      until the files are gone
 /producer-ids                {"next": n}                      ids below it have been handed out
+/scram/{mechanism}/{user}    {"salt": …, "stored_key": …, "server_key": …, "iterations": n}
+/sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ PARTITIONS = "/p/"
 TOPIC_CONFIGS = "/config/topic/"
 BROKER_CONFIGS = "/config/broker/"
 DELETING = "/deleting/"
+SCRAM = "/scram/"
+SASL_SECRET = "/sasl-secret"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -48,12 +52,25 @@ class ProducerIdsValue(msgspec.Struct, frozen=True):
     next: int
 
 
+class ScramValue(msgspec.Struct, frozen=True):
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class SaslSecretValue(msgspec.Struct, frozen=True):
+    secret: bytes
+
+
 encode = msgspec.json.encode
 decode_cluster = msgspec.json.Decoder(ClusterValue).decode
 decode_topic = msgspec.json.Decoder(TopicValue).decode
 decode_partition = msgspec.json.Decoder(PartitionValue).decode
 decode_deleting = msgspec.json.Decoder(DeletingValue).decode
 decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
+decode_scram = msgspec.json.Decoder(ScramValue).decode
+decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -75,3 +92,8 @@ def broker_config(node: str) -> str:
 
 def deleting(topic_id: bytes) -> str:
     return DELETING + encode_uuid(topic_id)
+
+
+def scram(mechanism: str, user: str) -> str:
+    """A user's name may contain slashes: it is all that follows the mechanism."""
+    return f"{SCRAM}{mechanism}/{user}"

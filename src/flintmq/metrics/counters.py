@@ -95,14 +95,24 @@ class TransactionCounters:
         """Attempts that failed and were made again."""
 
 
+class AuthenticationCounters:
+    __slots__ = ("failed", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded: Counter[str] = Counter()
+        """By mechanism; re-authentications are counted too."""
+        self.failed: Counter[str] = Counter()
+
+
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "connections", "logs", "transactions")
+    __slots__ = ("apis", "authentications", "connections", "logs", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
         """By Kafka's name of the API; filled by whoever dispatches."""
+        self.authentications = AuthenticationCounters()
         self.connections = ConnectionCounters()
         self.logs = LogCounters()
         self.transactions = TransactionCounters()

@@ -69,8 +69,33 @@ _CONNECTIONS = (
         "flintmq_connections_refused_total",
         _COUNTER,
         "Connections closed because of the client: `limit` (too many of them), `frame` (bytes that are no "
-        "request), `request` (a request that cannot be answered) or `stalled` (a request that stopped arriving).",
+        "request), `request` (a request that cannot be answered), `stalled` (a request that stopped arriving), "
+        "`handshake` (TLS failed, or the client was not known within flint.authentication.timeout.ms) or "
+        "`authentication` (it failed).",
         ("reason",),
+    ),
+    Metric(
+        "flintmq_authentications_total",
+        _COUNTER,
+        "Authentications and re-authentications that succeeded, by SASL mechanism.",
+        ("mechanism",),
+    ),
+    Metric(
+        "flintmq_authentication_failures_total",
+        _COUNTER,
+        "Authentications that failed, by SASL mechanism; `other` is one that is not enabled.",
+        ("mechanism",),
+    ),
+    Metric(
+        "flintmq_unauthenticated_connections",
+        _GAUGE,
+        "Connections in the TLS handshake or in authentication.",
+    ),
+    Metric(
+        "flintmq_certificate_expiry_timestamp_seconds",
+        _GAUGE,
+        "When the certificate of a listener with TLS expires, in seconds since the epoch.",
+        ("listener",),
     ),
     Metric(
         "flintmq_client_connections",

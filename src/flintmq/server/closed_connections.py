@@ -29,6 +29,9 @@ class CloseReason(Enum):
     FRAME = "frame"
     REQUEST = "request"
     STALLED = "stalled"
+    AUTHENTICATION = "authentication"
+    HANDSHAKE = "handshake"
+    """TLS, or the time for it and for authentication."""
 
 
 class _Tally:

@@ -21,10 +21,12 @@ from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
 from flintmq.metrics import ConnectionCounters
 from flintmq.server.closed_connections import ClosedConnectionLog, CloseReason
-from flintmq.server.inbound import SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
+from flintmq.server.inbound import GROWTH_MIN, SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.server.outbound import Outbound, memory_of
 from flintmq.server.outbound_budget import OutboundBudget
+from flintmq.server.unauthenticated import UnauthenticatedConnections
+from flintmq.settings import BrokerConfig
 
 logger: Final = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class ServerContext:
     __slots__ = (
         "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
         "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
+        "unauthenticated", "unauthenticated_frame_size_max",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +68,9 @@ class ServerContext:
         admits: Callable[[Connection], str | None],
         on_closed: Callable[[Connection], object],
         ordinary_frame_size_max: int = UNLIMITED,
+        unauthenticated_frame_size_max: int = GROWTH_MIN,
         counters: ConnectionCounters | None = None,
+        config: Callable[[], BrokerConfig] = BrokerConfig,
     ) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
@@ -77,6 +82,7 @@ class ServerContext:
         self.on_closed = on_closed
         self.ordinary_frame_size_max = ordinary_frame_size_max
         """For all but those that write records."""
+        self.unauthenticated_frame_size_max = unauthenticated_frame_size_max
         self.counters = counters or ConnectionCounters()
         self.connections: dict[Connection, None] = {}
         self.buffer = memoryview(bytearray(SHARED_BYTES))
@@ -84,21 +90,33 @@ class ServerContext:
         """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
         self.backlog: OutboundBudget[Connection] = OutboundBudget(BACKLOGS_BYTES_MAX)
         self.refusals = ClosedConnectionLog(loop, logger)
+        self.unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections(
+            loop, config
+        )
+        """Of listeners with TLS or SASL; one that is known leaves it."""
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_dispatching", "_held", "_own", "_paused", "_pending", "_shared", "_unfinished", "_unsent_bytes",
-        "active_at", "outbound", "session", "transport",
+        "_dispatching", "_frame_size_max", "_held", "_is_rejected", "_own", "_paused", "_pending", "_shared",
+        "_unfinished", "_unsent_bytes", "active_at", "outbound", "session", "transport",
     )  # fmt: skip
 
     session: ClientSession
     outbound: Outbound
     transport: asyncio.Transport
 
-    def __init__(self, shared: ServerContext, listener: str) -> None:
+    def __init__(self, shared: ServerContext, listener: str, security_protocol: str = "PLAINTEXT") -> None:
         self._shared = shared
-        self._own = FrameBuffer(shared.frame_size_max, shared.ordinary_frame_size_max)
+        self.session = ClientSession(
+            listener=listener, peer="?", local_host="", local_port=0, security_protocol=security_protocol
+        )
+        self._frame_size_max = shared.frame_size_max
+        if not self.session.is_authenticated:
+            self._frame_size_max = min(shared.unauthenticated_frame_size_max, shared.frame_size_max)
+        self._own = FrameBuffer(self._frame_size_max, shared.ordinary_frame_size_max)
+        # Authentication failed: what arrives is neither read nor kept.
+        self._is_rejected = False
         self._unfinished = False
         # What arrived while dispatch was held back, from the beginning of a frame on.
         self._held = _NOTHING
@@ -108,7 +126,6 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._dispatching = False
         self.active_at = shared.loop.time()
-        self.session = ClientSession(listener=listener, peer="?", local_host="", local_port=0)
 
     # ---- life
 
@@ -116,13 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         shared = self._shared
         sock = transport.get_extra_info("socket")
-        self.outbound = Outbound(
-            sock.fileno(),
-            watcher=shared.loop,
-            executor=shared.executor,
-            abort=self.transport.abort,
-            drained=self._drained,
-        )
+        self.outbound = self._create_outbound(sock.fileno())
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer is None or local is None:
             # The client was gone before it was accepted.
@@ -139,11 +150,26 @@ class Connection(asyncio.BufferedProtocol):
             return
         shared.counters.accepted += 1
         shared.connections[self] = None
+        if self.session.security_protocol != "PLAINTEXT":
+            reason = shared.unauthenticated.enter(self)
+            if reason is not None:
+                self.refuse(reason, CloseReason.LIMIT)
+
+    def _create_outbound(self, fd: int) -> Outbound:
+        shared = self._shared
+        return Outbound(
+            fd,
+            watcher=shared.loop,
+            executor=shared.executor,
+            abort=self.transport.abort,
+            drained=self._drained,
+        )
 
     def connection_lost(self, error: BaseException | None) -> None:
         shared = self._shared
         if shared.connections.pop(self, self) is None:
             shared.on_closed(self)
+            shared.unauthenticated.leave(self)
         shared.budget.release(self)
         shared.backlog.release(self)
         self.outbound.close()
@@ -163,9 +189,38 @@ class Connection(asyncio.BufferedProtocol):
         shared.refusals.note(self.session.peer_host, self.session.peer, kind, reason)
         self.close()
 
+    def give_up(self, reason: str) -> None:
+        """The client is not authenticated, and its time is over or others need the room."""
+        self.refuse(reason, CloseReason.HANDSHAKE)
+
+    @property
+    def host(self) -> str:
+        return self.session.peer_host
+
     def close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+    def authenticated(self) -> None:
+        self._frame_size_max = self._own.frame_size_max = self._shared.frame_size_max
+        self._shared.unauthenticated.leave(self)
+
+    def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
+        shared = self._shared
+        if self._is_rejected or self.transport.is_closing():
+            return
+        self._is_rejected = True
+        # Until it has its response nothing more is dispatched.
+        request.barrier = True
+        shared.counters.refused[CloseReason.AUTHENTICATION.value] += 1
+        shared.refusals.note(self.session.peer_host, self.session.peer, CloseReason.AUTHENTICATION, reason)
+        self._pause()
+        self._held = _NOTHING
+        shared.loop.call_later(delay_s, self._finish_rejection, request, response)
+
+    def _finish_rejection(self, request: Request, response: ResponseBuffers) -> None:
+        request.respond(response)
+        self.close()
 
     @property
     def fileno(self) -> int:
@@ -228,7 +283,10 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._take(shared.buffer[:nbytes], shared=True)
         except ProtocolError as error:
-            self.refuse(str(error), CloseReason.FRAME)
+            reason = str(error)
+            if not self.session.is_authenticated:
+                reason = reason.replace("socket.request.max.bytes", "sasl.server.max.receive.size")
+            self.refuse(reason, CloseReason.FRAME)
 
     def _continue_frame(self, nbytes: int) -> None:
         own = self._own
@@ -241,6 +299,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._dispatch(own.frame())
             self._shared.budget.keep(self, own.clear)
+            if self._is_rejected:
+                self.release_memory()
             if self._blocked():
                 self._pause()
         elif not self._may_grow():
@@ -269,7 +329,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self, data: memoryview, shared: bool) -> None:
         position, end = 0, len(data)
-        limit = self._shared.frame_size_max
         turn_ends = 0.0
         while end - position >= _LENGTH:
             if self._blocked():
@@ -281,12 +340,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._hold(data[position:], shared)
                 self._shared.loop.call_soon(self._resume)
                 return
-            after = position + _LENGTH + frame_size(data, position, limit)
+            # Read each time: the frame before may have authenticated the client.
+            after = position + _LENGTH + frame_size(data, position, self._frame_size_max)
             if after > end:
                 break
             self._dispatch(data[position + _LENGTH : after])
             position = after
-        if position < end:
+        if position < end and not self._is_rejected:
             self._shared.budget.use(self)
             self._own.start(data[position:])
             self._unfinished = True
@@ -294,6 +354,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
 
     def _hold(self, rest: memoryview, shared: bool) -> None:
+        if self._is_rejected:
+            self._pause()
+            return
         self._held = memoryview(bytearray(rest)) if shared else rest
         self._pause()
 
@@ -376,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
         """Something was answered or taken: go on with what is held, then with reading."""
         if not self._paused or self._blocked() or self._dispatching or self.transport.is_closing():
             return
-        if self._shared.draining:
+        if self._shared.draining or self._is_rejected:
             return
         self._dispatching = True
         try:
@@ -400,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take(held, shared=False)
 
     def _resume_reading(self) -> None:
-        if self._shared.draining or self.transport.is_closing():
+        if self._shared.draining or self._is_rejected or self.transport.is_closing():
             return
         if self._paused and not self._blocked() and self._may_grow():
             self._paused = False

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
@@ -20,6 +21,10 @@ from flintmq.server.closed_connections import CloseReason
 from flintmq.server.connection import Connection, RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
+from flintmq.settings.listeners import protocols_of
+
+if TYPE_CHECKING:
+    from flintmq.server.tls.certificates import Certificates
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +83,13 @@ class Server:
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
             admits=self._admits,
             on_closed=self._closed,
+            unauthenticated_frame_size_max=settings.sasl_server_max_receive_size,
             counters=counters,
+            config=config,
         )
+        self._executor = executor
+        self._certificates: Certificates | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def connections(self) -> Sequence[Connection]:
@@ -89,16 +99,65 @@ class Server:
     def budget(self) -> InboundBudget:
         return self._shared.budget
 
+    @property
+    def unauthenticated(self) -> int:
+        """Connections in the TLS handshake or in authentication."""
+        return len(self._shared.unauthenticated)
+
     async def start(self) -> None:
         config = self._config()
+        factories = await self._connection_factories(config)
         for listener, sock in bind_all(config.listeners):
             _size_buffers(sock, config)
-            server = await self._loop.create_server(
-                partial(Connection, self._shared, listener.name), sock=sock, backlog=_BACKLOG
-            )
+            server = await self._loop.create_server(factories[listener.name], sock=sock, backlog=_BACKLOG)
             self._servers.append(server)
             self.bound.append(listener)
         self._schedule_sweep()
+
+    async def _connection_factories(self, config: BrokerConfig) -> dict[str, Callable[[], Connection]]:
+        """What is called for each new connection, by the name of the listener."""
+        protocols = protocols_of(config)
+        factories: dict[str, Callable[[], Connection]] = {}
+        for name, protocol in protocols.items():
+            if not protocol.has_tls:
+                factories[name] = partial(Connection, self._shared, name, protocol.value)
+        if any(protocol.has_tls for protocol in protocols.values()):
+            # Only here: a broker without TLS starts sooner.
+            from flintmq.server.tls.certificates import Certificates
+            from flintmq.server.tls.connection import TlsBuffers, TlsConnection
+
+            self._certificates = certificates = Certificates(self._config, self._executor.run)
+            await certificates.load()
+            buffers = TlsBuffers()
+            for name, tls in certificates.listeners.items():
+                factories[name] = partial(
+                    TlsConnection, self._shared, name, protocols[name].value, tls, buffers
+                )
+        return factories
+
+    # ---- certificates
+
+    async def check_settings(self, config: BrokerConfig) -> None:
+        """Raise ConfigurationError if TLS cannot be served with these settings."""
+        if self._certificates is not None:
+            await self._certificates.check(config)
+            # The same path once more is a way to ask for a changed file to be loaded.
+            self.refresh_certificates()
+
+    def refresh_certificates(self) -> None:
+        """Load keys and certificates whose settings or files changed; connections stay."""
+        if self._certificates is None:
+            return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._loop.create_task(self._certificates.refresh())
+        else:
+            self._certificates.look_again()
+
+    def certificate_expiry(self) -> dict[str, float]:
+        """When the certificate of each listener with TLS expires, in seconds since the epoch."""
+        if self._certificates is None:
+            return {}
+        return {name: one.context.certificate.not_after for name, one in self._certificates.listeners.items()}
 
     def _admits(self, connection: Connection) -> str | None:
         """Why a new connection is not taken, or None."""
@@ -157,6 +216,7 @@ class Server:
         limits = self._sweep_limits
         idle_s = self._config().connections_max_idle_ms / 1000
         now = self._loop.time()
+        self.refresh_certificates()
         self._close_deserted()
         pressed = self.budget.waiting > 0
         self._relieve(pressed)
@@ -181,6 +241,8 @@ class Server:
         """Take nothing new, let what is being written be answered, then close."""
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         for server in self._servers:
             server.close()
         self._shared.draining = True

@@ -25,7 +25,7 @@ from flintmq.storage.segment import FileRange
 
 _GATHERED_MAX: Final = 64
 # A larger answer is not worth keeping back, or joining to others.
-_CORKED_BYTES_MAX: Final = 32 * 1024
+CORKED_BYTES_MAX: Final = 32 * 1024
 _PROBE_STRIDE: Final = 512 * 1024
 _READ_AHEAD: Final = 1024 * 1024
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -95,10 +95,10 @@ class Outbound:
         sent = 0
         if len(buffers) == 1 and not queue and not isinstance(buffer := buffers[0], FileRange):
             # Nearly every reply: one buffer that the socket takes at once, or that waits for its company.
-            if self._is_corked and len(buffer) <= _CORKED_BYTES_MAX:
+            if self._is_corked and len(buffer) <= CORKED_BYTES_MAX:
                 self._corked.append(buffer)
                 self._corked_bytes += len(buffer)
-                if self._corked_bytes > _CORKED_BYTES_MAX:
+                if self._corked_bytes > CORKED_BYTES_MAX:
                     self._push_corked()
                 return len(buffer)
             if self._corked:

@@ -14,6 +14,7 @@ from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, UpdateMode, nearest
 from flintmq.settings.kinds import SettingKind
+from flintmq.settings.listener_overrides import broker_setting
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
@@ -131,7 +132,7 @@ def replacement(current: Mapping[str, str], values: Sequence[tuple[str, str | No
 
 def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
     for name in altered:
-        declared = BROKER_SETTINGS.get(name)
+        declared = broker_setting(name)
         if declared is None:
             guess = nearest(name, BROKER_SETTINGS)
             hint = f" (did you mean {guess}?)" if guess else ""
@@ -142,4 +143,10 @@ def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs at default cluster level, broker id must be specified: {name}",
+            )
+        if declared.dynamic is UpdateMode.PER_BROKER and name in BROKER_SETTINGS and declared.per_listener:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                f"{name}",
             )

@@ -51,6 +51,8 @@ class Setting:
     """Of a topic setting: the broker settings its default comes from, the first that is set."""
     aliases: tuple[str, ...] = ()
     """Other names under which it may be given."""
+    per_listener: bool = False
+    """Whether `listener.name.NAME.` before its name sets it for one listener."""
     read: Callable[[str], object] | None = None
     """Reads the text where the kind alone does not say how; ValueError says what was expected."""
 
@@ -72,12 +74,14 @@ class Setting:
         try:
             value = self.read(text) if self.read else read_value(self.kind, text)
         except ValueError as error:
-            raise ConfigurationError(f"Invalid value {text} for configuration {self.name}: {error}") from None
+            raise self._invalid(text, str(error)) from None
         if self.check and not self.check.accepts(value):
-            raise ConfigurationError(
-                f"Invalid value {text} for configuration {self.name}: must be {self.check.words}"
-            )
+            raise self._invalid(text, f"must be {self.check.words}")
         return value
+
+    def _invalid(self, text: str, reason: str) -> ConfigurationError:
+        shown = "[hidden]" if self.sensitive else text
+        return ConfigurationError(f"Invalid value {shown} for configuration {self.name}: {reason}")
 
     def plain(self, text: str) -> str:
         """The same value without human units (`1h` → `3600000`), checked."""
@@ -100,6 +104,7 @@ def setting(
     dynamic: UpdateMode = UpdateMode.READ_ONLY,
     synonyms: tuple[BrokerSynonym, ...] = (),
     aliases: tuple[str, ...] = (),
+    per_listener: bool = False,
     read: Callable[[str], object] | None = None,
 ) -> Any:
     """A dataclass field that carries its declaration. Without a `unit` it follows from the name."""
@@ -113,9 +118,10 @@ def setting(
         dynamic=dynamic,
         synonyms=synonyms,
         aliases=aliases,
+        per_listener=per_listener,
         read=read,
     )
-    return field(default=default, metadata={"setting": declared})
+    return field(default=default, metadata={"setting": declared}, repr=not declared.sensitive)
 
 
 def _unit_of(name: str, kind: SettingKind) -> Unit:
@@ -128,7 +134,9 @@ def _unit_of(name: str, kind: SettingKind) -> Unit:
 
 def settings_of(config_class: type) -> Mapping[str, Setting]:
     """The declared list of a configuration class, by name, in the order declared."""
-    declared: Iterable[Setting] = (item.metadata["setting"] for item in fields(config_class))
+    declared: Iterable[Setting] = (
+        item.metadata["setting"] for item in fields(config_class) if "setting" in item.metadata
+    )
     return MappingProxyType({item.name: item for item in declared})
 
 

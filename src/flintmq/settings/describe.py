@@ -14,6 +14,7 @@ from enum import IntEnum
 from flintmq.settings.broker import BROKER_SETTINGS
 from flintmq.settings.declaration import Setting, UpdateMode
 from flintmq.settings.kinds import SettingKind
+from flintmq.settings.listener_overrides import broker_setting, split_override
 from flintmq.settings.resolve import BrokerValues, broker_synonyms, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
@@ -67,7 +68,7 @@ def describe_topic(
 def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """All settings of one broker, or those in `names`."""
     config = broker.config()
-    return [
+    entries = [
         _entry(
             declared,
             declared.format(getattr(config, declared.attribute)),
@@ -76,6 +77,35 @@ def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) 
         )
         for declared in _selected(BROKER_SETTINGS, names)
     ]
+    return entries + [
+        _entry(
+            declared,
+            declared.format(config.listener_overrides[split]),
+            _override_synonyms(declared, broker),
+            read_only=declared.dynamic is UpdateMode.READ_ONLY,
+        )
+        for name in broker.merged()
+        if (split := split_override(name)) is not None
+        and (declared := broker_setting(name)) is not None
+        and (not names or name in names)
+    ]
+
+
+def _override_synonyms(declared: Setting, broker: BrokerValues) -> list[ConfigSynonym]:
+    """The layers of a listener's own setting, then those of the setting for all listeners."""
+    split = split_override(declared.name)
+    assert split is not None
+    layers = (
+        (broker.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.static, ConfigSource.STATIC_BROKER_CONFIG),
+    )
+    found = [
+        _synonym(declared, declared.name, layer[declared.name], source)
+        for layer, source in layers
+        if declared.name in layer
+    ]
+    return found + (_broker_synonyms(split[1], broker) if split[1] in BROKER_SETTINGS else [])
 
 
 def describe_broker_default(broker: BrokerValues, names: Collection[str] | None = None) -> list[ConfigEntry]:

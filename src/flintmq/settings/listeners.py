@@ -10,11 +10,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flintmq.settings.broker import BrokerConfig
 
 DEFAULT_PORT = 9092
 LOOPBACK = ("127.0.0.1", "::1")
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%a-zA-Z0-9]*)\]|([0-9A-Za-z\-%._]*)):([0-9]+)")
+
+
+class SecurityProtocol(Enum):
+    """How the clients of a listener are encrypted and authenticated; Kafka's names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+DEFAULT_PROTOCOL_MAP = ",".join(f"{one.value}:{one.value}" for one in SecurityProtocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +74,57 @@ def listeners_on(
     return tuple(Listener(name, host, port) for port in ports for host in hosts)
 
 
-def parse_protocols(text: str) -> dict[str, str]:
+def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
     """`CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT` as a mapping of listener names to security protocols."""
-    protocols: dict[str, str] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for part in text.split(",") if text.strip() else []:
         name, colon, protocol = (piece.strip().upper() for piece in part.partition(":"))
         if not colon or not name:
             raise ValueError(f"{part.strip()!r} is not of the form NAME:PROTOCOL")
         if name in protocols:
             raise ValueError(f"{name} appears twice")
-        protocols[name] = protocol
+        if protocol not in SecurityProtocol.__members__:
+            known = ", ".join(SecurityProtocol.__members__)
+            raise ValueError(f"{protocol} is not a security protocol; use one of {known}")
+        protocols[name] = SecurityProtocol[protocol]
     return protocols
+
+
+def all_protocols(text: str) -> dict[str, SecurityProtocol]:
+    """Return the mapping with the names of the protocols themselves, which need no entry."""
+    return {**SecurityProtocol.__members__, **parse_protocols(text)}
+
+
+def protocols_of(config: BrokerConfig) -> dict[str, SecurityProtocol]:
+    """Return the security protocol of every listener, by its name."""
+    protocols = all_protocols(config.listener_security_protocol_map)
+    return {listener.name: protocols[listener.name] for listener in config.listeners}
+
+
+def listener_setting(config: BrokerConfig, listener_name: str, setting_name: str) -> Any:
+    """Return the value of a setting for one listener: its override, else the value for all listeners.
+
+    The setting of a mechanism (`plain.sasl.jaas.config`) falls back to the one without a mechanism.
+    """
+    overrides = config.listener_overrides
+    if (listener_name, setting_name) in overrides:
+        return overrides[listener_name, setting_name]
+    attribute = setting_name.replace(".", "_")
+    if hasattr(config, attribute):
+        return getattr(config, attribute)
+    return listener_setting(config, listener_name, setting_name.partition(".")[2])
 
 
 def listener_faults(
     listeners: Sequence[Listener], advertised: Sequence[Listener], protocols_text: str
 ) -> str | None:
     """What is wrong with these settings taken together, or None."""
-    protocols = {"PLAINTEXT": "PLAINTEXT", **parse_protocols(protocols_text)}
+    protocols = all_protocols(protocols_text)
     for listener in listeners:
         if listener.name not in protocols:
             return (
                 f"no security protocol for listener {listener.name}; "
-                f"set listener.security.protocol.map={listener.name}:PLAINTEXT"
+                f"add {listener.name}:PLAINTEXT or another protocol to listener.security.protocol.map"
             )
     addresses = [(item.host, item.port) for item in listeners if item.port]
     if len(set(addresses)) != len(addresses):

@@ -20,11 +20,13 @@ from flintmq.errors import ConfigurationError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting
 from flintmq.settings.document import SettingsFile, read_settings
+from flintmq.settings.listener_overrides import broker_setting, split_override
 from flintmq.settings.listeners import Listener, listeners_on, parse_listeners
 from flintmq.settings.names import (
     ALIASES,
     HOSTNAME,
     PORTS,
+    REFUSED,
     UNAVAILABLE,
     hint,
     is_known,
@@ -107,11 +109,30 @@ def load(
             listeners = parse_listeners(texts["listeners"])
         static = overlay(static, texts)
     broker = parse_broker_config(static)
-    values = tuple(
-        _loaded(declared, broker, locations if declared.name in static else {})
+    values = [
+        _loaded(declared, getattr(broker, declared.attribute), locations if declared.name in static else {})
         for declared in BROKER_SETTINGS.values()
-    )
-    return LoadedSettings(broker, static, values, tuple(warnings))
+    ]
+    values += _overrides(broker, static, locations)
+    return LoadedSettings(broker, static, tuple(values), tuple(warnings))
+
+
+def _overrides(
+    broker: BrokerConfig, static: Mapping[str, str], locations: Mapping[str, GivenSetting]
+) -> list[LoadedValue]:
+    """The settings of single listeners, each of which must name one that there is."""
+    values = []
+    names = [listener.name for listener in broker.listeners]
+    for name in static:
+        split, declared = split_override(name), broker_setting(name)
+        if split is None or declared is None:
+            continue
+        if split[0] not in names:
+            raise ConfigurationError(
+                f"{locations[name].location}: there is no listener {split[0]}; `listeners` has {', '.join(names)}"
+            )
+        values.append(_loaded(declared, broker.listener_overrides[split], locations))
+    return values
 
 
 def _prefixed_variables(environ: Mapping[str, str]) -> list[GivenSetting]:
@@ -140,6 +161,8 @@ def _settle(
     texts: dict[str, str] = {}
     addresses: dict[str, GivenSetting] = {}
     for given in layer:
+        if given.name in REFUSED:
+            raise ConfigurationError(f"{given.location} is refused: {REFUSED[given.name]}")
         if not is_known(given.name):
             raise ConfigurationError(f"unknown setting {given.location}: {hint(given.name)}")
         if given.name in UNAVAILABLE:
@@ -147,7 +170,8 @@ def _settle(
         elif given.name in (PORTS, HOSTNAME):
             addresses[given.name] = given
         else:
-            declared = BROKER_SETTINGS[ALIASES.get(given.name, given.name)]
+            declared = broker_setting(ALIASES.get(given.name, given.name))
+            assert declared is not None
             if declared.name in texts and given.origin is not SettingOrigin.COMMAND_LINE:
                 raise ConfigurationError(
                     f"{given.location} and {locations[declared.name].location} set the same thing"
@@ -202,8 +226,7 @@ def _addresses(given: Mapping[str, GivenSetting], below: Sequence[Listener]) -> 
     return text
 
 
-def _loaded(declared: Setting, broker: BrokerConfig, locations: Mapping[str, GivenSetting]) -> LoadedValue:
-    value = getattr(broker, declared.attribute)
+def _loaded(declared: Setting, value: Any, locations: Mapping[str, GivenSetting]) -> LoadedValue:
     given = locations.get(declared.name)
     if given is None:
         return LoadedValue(declared, value, SettingOrigin.DEFAULT, "default")

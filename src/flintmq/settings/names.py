@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from flintmq.settings.broker import BROKER_SETTINGS
 from flintmq.settings.declaration import nearest
+from flintmq.settings.listener_overrides import broker_setting, override_of_variable
 from flintmq.settings.topic import TOPIC_SETTINGS
 
 PORTS = "broker_ports"
@@ -37,6 +38,12 @@ UNAVAILABLE: Mapping[str, str] = {
 }
 """Short names whose feature is not there yet, and the feature."""
 
+REFUSED: Mapping[str, str] = dict.fromkeys(
+    ("inter.broker.listener.name", "security.inter.broker.protocol"),
+    "this version has one broker, which makes no connections to others; remove the setting",
+)
+"""Kafka's settings that would have no effect here, and the reason."""
+
 _ENVIRONMENT_PREFIX = "FLINTMQ_"
 
 # Not settings: read by the command line, or put there by Kubernetes for a service that is called flintmq.
@@ -47,6 +54,11 @@ _RESERVED = (
     "FLINTMQ_PORT",
     "FLINTMQ_COMPILE",
     "FLINTMQ_COMPILED",
+    "FLINTMQ_COMMAND_CONFIG",
+    "FLINTMQ_SECURITY_PROTOCOL",
+    "FLINTMQ_SASL_MECHANISM",
+    "FLINTMQ_SASL_USERNAME",
+    "FLINTMQ_SASL_PASSWORD",
 )
 _RESERVED_PREFIXES = ("FLINTMQ_SERVICE_", "FLINTMQ_PORT_")
 
@@ -65,7 +77,7 @@ _BARE = {name.upper(): name for name in (*SHORT_NAMES, *UNAVAILABLE)}
 
 
 def is_known(name: str) -> bool:
-    return name in BROKER_SETTINGS or name in ALIASES or name in UNAVAILABLE
+    return broker_setting(name) is not None or name in ALIASES or name in UNAVAILABLE
 
 
 def name_of_variable(variable: str) -> str | None:
@@ -74,7 +86,7 @@ def name_of_variable(variable: str) -> str | None:
         return None
     if variable in _RESERVED or variable.startswith(_RESERVED_PREFIXES):
         return None
-    return _PREFIXED.get(variable, variable)
+    return _PREFIXED.get(variable) or override_of_variable(variable) or variable
 
 
 def name_of_bare_variable(variable: str) -> str | None:
@@ -84,6 +96,10 @@ def name_of_bare_variable(variable: str) -> str | None:
 
 def hint(name: str) -> str:
     """What to add to "unknown setting": the near name, or how to say a topic's setting for all topics."""
+    if name in REFUSED:
+        return REFUSED[name]
+    if name.startswith("listener.name."):
+        return "only settings of TLS and SASL can be set for one listener: listener.name.NAME.ssl.keystore.location"
     topic = TOPIC_SETTINGS.get(name)
     if topic and topic.synonyms:
         return f"it is a setting of topics; for all topics set {topic.synonyms[0].name}"

@@ -14,6 +14,7 @@ from typing import Any
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, nearest
+from flintmq.settings.listener_overrides import broker_setting, split_override
 from flintmq.settings.topic import TOPIC_SETTINGS, TopicConfig
 
 
@@ -59,12 +60,17 @@ def _unknown(name: str, settings: Mapping[str, Setting], what: str) -> Configura
 def parse_broker_config(values: Mapping[str, str]) -> BrokerConfig:
     """One merged mapping of texts as a configuration; ConfigurationError if it cannot be."""
     fields: dict[str, Any] = {}
+    overrides: dict[tuple[str, str], Any] = {}
     for name, text in values.items():
-        declared = BROKER_SETTINGS.get(name)
+        declared = broker_setting(name)
         if declared is None:
             raise _unknown(name, BROKER_SETTINGS, "broker")
-        fields[declared.attribute] = declared.parse(text)
-    config = BrokerConfig(**fields)
+        split = split_override(name)
+        if split is None:
+            fields[declared.attribute] = declared.parse(text)
+        else:
+            overrides[split] = declared.parse(text)
+    config = BrokerConfig(**fields, listener_overrides=overrides)
     fault = config.fault()
     if fault:
         raise ConfigurationError(fault)

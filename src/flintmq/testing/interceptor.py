@@ -205,6 +205,12 @@ class _Relay:
     def refuse(self, reason: str) -> None:
         self._request.connection.refuse(reason)
 
+    def authenticated(self) -> None:
+        self._request.connection.authenticated()
+
+    def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
+        self._request.connection.reject(self._request, response, reason, delay_s)
+
 
 class _Held:
     """An answer that is held back for a while. At the end of the broker it is not."""

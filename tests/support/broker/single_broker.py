@@ -11,7 +11,7 @@ from typing import TypeVar
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
-from flintmq.broker.request import ClientSession, Request
+from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
@@ -22,6 +22,7 @@ from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
+from flintmq.metadata.scram_credentials import ScramCredentials
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import NewTopic, Topics
 from flintmq.partitions.local_partitions import LocalPartitions
@@ -32,6 +33,8 @@ from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
+from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 from support.log.compactions import SimulatedCompactions
@@ -60,6 +63,12 @@ class FakeConnection:
     def refuse(self, reason: str) -> None:
         if not self.answer.done():
             self.answer.set_exception(Refused(reason))
+
+    def authenticated(self) -> None:
+        """Nothing is limited here."""
+
+    def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
+        self.refuse(reason)
 
 
 class SingleBroker:
@@ -152,6 +161,15 @@ class SingleBroker:
             producer_ids=producer_ids,
             sessions=FetchSessions(clock=clock, random=random, slots=16),
             endpoints=Endpoints(node_id=NODE_ID, rack="r1", advertised=[]),
+            sasl=SaslAuthenticator(
+                lambda: configs.broker,
+                scram_users=ScramUsers(lambda: metadata.image.scram, b"secret"),
+                secret=b"secret",
+                clock=clock,
+                random=random,
+                executor=executor,
+            ),
+            scram_credentials=ScramCredentials(metadata),
             clock=clock,
             timers=self.loop,
             executor=executor,

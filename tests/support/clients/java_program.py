@@ -49,18 +49,18 @@ def compile_java(folder: Path, sources: Sequence[str], *, jars: Sequence[str] = 
     assert built.returncode == 0, built.stderr
 
 
+def java_command(name: str, arguments: Sequence[str], folder: Path, *, jars: Sequence[str] = ()) -> list[str]:
+    """The command that runs a program once, with the classes in `folder` and all of Kafka's jars."""
+    class_path = os.pathsep.join((str(folder), _jars(*jars)))
+    return [_tool("java"), *_OPTIONS, "-cp", class_path, name, *arguments]
+
+
 class JavaProgram:
     def __init__(
         self, name: str, arguments: Sequence[str], folder: Path, *, jars: Sequence[str] = ()
     ) -> None:
         """With the classes in `folder` and all of Kafka's jars, of which it needs `jars`."""
-        self._command = [
-            _tool("java"),
-            *_OPTIONS,
-            *("-cp", os.pathsep.join((str(folder), _jars(*jars)))),
-            name,
-            *arguments,
-        ]
+        self._command = java_command(name, arguments, folder, jars=jars)
         self._error_log = folder / f"{name}.stderr"
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -12,7 +12,7 @@ import itertools
 import socket
 import struct
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from flintmq.protocol import messages
 from flintmq.protocol.codec import decode, encode
@@ -58,7 +58,7 @@ class Wire:
         self._correlation_ids = itertools.count(1)
         self._sent: dict[int, tuple[type[Message], int]] = {}
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -27,6 +27,7 @@ METRICS = {
     "flintmq_log_size_bytes": "gauge",
     "flintmq_logs_offline": "gauge",
     "flintmq_corrupt_ranges": "gauge",
+    "flintmq_certificate_expiry_timestamp_seconds": "gauge",
     "flintmq_uncleanable_partitions": "gauge",
     "flintmq_retention_bytes_total": "counter",
     "flintmq_compaction_bytes_total": "counter",

@@ -114,9 +114,8 @@ def test_default_passes_its_own_check_as_text(declared: Setting) -> None:
 
 @pytest.mark.parametrize("config", [BrokerConfig, TopicConfig])
 def test_attribute_is_the_name_with_underscores(config: type) -> None:
-    assert [field.name for field in fields(config)] == [
-        field.metadata["setting"].attribute for field in fields(config)
-    ]
+    declared = [field for field in fields(config) if field.name != "listener_overrides"]
+    assert [field.name for field in declared] == [field.metadata["setting"].attribute for field in declared]
 
 
 def test_synonyms_of_topic_settings_are_broker_settings() -> None:
@@ -151,7 +150,7 @@ def test_human_words_end_every_explanation() -> None:
         ("listeners", "127.0.0.1:9092"),
         ("listeners", "PLAINTEXT://localhost:70000"),
         ("log.dirs", "/a,/b"),
-        ("listener.security.protocol.map", "CLIENT:SSL"),
+        ("listener.security.protocol.map", "CLIENT:TLS"),
         ("queued.max.request.bytes", "0"),
     ],
 )

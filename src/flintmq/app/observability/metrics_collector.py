@@ -200,6 +200,11 @@ class MetricsCollector:
         out.add("flintmq_connections_total", counters.accepted)
         for kind in CloseReason:
             out.add("flintmq_connections_refused_total", counters.refused[kind.value], kind.value)
+        authentications = self._counters.authentications
+        for mechanism, count in sorted(authentications.succeeded.items()):
+            out.add("flintmq_authentications_total", count, mechanism)
+        for mechanism, count in sorted(authentications.failed.items()):
+            out.add("flintmq_authentication_failures_total", count, mechanism)
         if server is None:
             return
         budget = server.budget
@@ -207,6 +212,9 @@ class MetricsCollector:
             out.add("flintmq_memory_budget_bytes", budget.limit)
         out.add("flintmq_memory_budget_used_bytes", budget.used)
         out.add("flintmq_memory_budget_waiting", budget.waiting)
+        out.add("flintmq_unauthenticated_connections", server.unauthenticated)
+        for listener, expiry_s in server.certificate_expiry().items():
+            out.add("flintmq_certificate_expiry_timestamp_seconds", expiry_s, listener)
         connections = server.connections
         clients: Counter[tuple[str, str]] = Counter()
         in_flight = 0

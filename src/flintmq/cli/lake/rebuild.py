@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.connection import address_option, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES
 from flintmq.cli.common.option_values import parse_size_bytes
 from flintmq.cli.common.output import many, print_json
@@ -39,7 +39,7 @@ _DECODING = ("schema", "registry", "subject", "message", "into")
 )
 @click.argument("topic")
 @place_options
-@bootstrap_option
+@address_option
 @click.option(
     "--decode",
     default=None,

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.connection import address_option, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES
 from flintmq.cli.common.output import many, print_json
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
@@ -30,7 +30,7 @@ _CODECS = {codec.label: codec for codec in Codec}
 )
 @click.argument("topic", metavar="TABLE")
 @place_options
-@bootstrap_option
+@address_option
 @click.option("--to-topic", default=None, metavar="TOPIC", help="The topic to write to.")
 @click.option(
     "--quarantined",

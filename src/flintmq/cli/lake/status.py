@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import bootstrap_option, json_option
+from flintmq.cli.common.connection import address_option, json_option
 from flintmq.cli.common.output import many, print_json, print_table, size
 from flintmq.cli.lake.options import check_installed, place_options
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @place_options
-@bootstrap_option
+@address_option
 @json_option
 def command(
     topics: tuple[str, ...],

@@ -8,28 +8,38 @@ values come from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from flintmq.settings.broker.authentication import AuthenticationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
 from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
 from flintmq.settings.broker.observability import ObservabilityConfig
+from flintmq.settings.broker.tls import TlsConfig
 from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
 from flintmq.settings.declaration import settings_of
 from flintmq.settings.listeners import listener_faults
+from flintmq.settings.tls import tls_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
+    AuthenticationConfig,
+    TlsConfig,
     NetworkConfig,
     MaintenanceConfig,
     CoordinationConfig,
     TopicDefaultsConfig,
     GeneralConfig,
 ):
+    listener_overrides: Mapping[tuple[str, str], Any] = field(default_factory=dict, repr=False, hash=False)
+    """Values of `listener.name.NAME.SETTING`, by listener and setting; `listener_setting` reads them."""
+
     def fault(self) -> str | None:
         """What is wrong with the values taken together, or None."""
         if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
@@ -37,7 +47,9 @@ class BrokerConfig(
         retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
         if next(value for value in retention if value is not None) == 0:
             return "the retention time must be at least 1, or -1 for no limit"
-        return listener_faults(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
+        return listener_faults(
+            self.listeners, self.advertised_listeners, self.listener_security_protocol_map
+        ) or tls_fault(self)
 
 
 BROKER_SETTINGS = settings_of(BrokerConfig)

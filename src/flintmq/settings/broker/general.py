@@ -8,6 +8,7 @@ from flintmq.settings.declaration import setting
 from flintmq.settings.kinds import SettingKind, ValueCheck, at_least, between
 from flintmq.settings.listeners import (
     DEFAULT_PORT,
+    DEFAULT_PROTOCOL_MAP,
     LOOPBACK,
     Listener,
     listeners_on,
@@ -17,9 +18,7 @@ from flintmq.settings.listeners import (
 
 
 def _read_protocol_map(text: str) -> str:
-    for name, protocol in parse_protocols(text).items():
-        if protocol != "PLAINTEXT":
-            raise ValueError(f"{name}:{protocol} is not available in this version, only PLAINTEXT is")
+    parse_protocols(text)
     return text.strip()
 
 
@@ -60,10 +59,10 @@ class GeneralConfig:
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
         SettingKind.STRING,
-        "PLAINTEXT:PLAINTEXT",
+        DEFAULT_PROTOCOL_MAP,
         read=_read_protocol_map,
-        doc="The security protocol of each listener name, as `NAME:PROTOCOL`. Only PLAINTEXT is available in "
-        "this version.",
+        doc="The security protocol of each listener name, as `NAME:PROTOCOL`: PLAINTEXT, SSL, SASL_PLAINTEXT or "
+        "SASL_SSL. Listeners that are named like a protocol need no entry.",
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",

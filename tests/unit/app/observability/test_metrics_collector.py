@@ -54,7 +54,14 @@ def parts_of(
     )
     parts.partitions = cast(Any, partitions)
     parts.server = cast(
-        Any, SimpleNamespace(budget=InboundBudget(1 << 20), connections=connections or [], bound=[])
+        Any,
+        SimpleNamespace(
+            budget=InboundBudget(1 << 20),
+            connections=connections or [],
+            bound=[],
+            unauthenticated=0,
+            certificate_expiry=lambda: {"CLIENTS": 1.0},
+        ),
     )
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
@@ -124,6 +131,8 @@ def test_everything_that_is_declared_is_told() -> None:
     api = counters.apis["Produce"] = ApiCounters(lambda: 0.0)
     api.requests = 3
     api.errors[ErrorCode.CORRUPT_MESSAGE] = 2
+    counters.authentications.succeeded["PLAIN"] = 1
+    counters.authentications.failed["PLAIN"] = 1
     scrape, _ = scrape_of(parts_of([a_partition(0)], [a_connection(("librdkafka", "2.15"))]), counters)
     expected = {name for metric in METRICS for name in series_of(metric)}
     assert scrape.samples.keys() == expected

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.handlers import fetch as handler
-from flintmq.broker.request import ClientSession, Request
+from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.errors import ErrorCode
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
@@ -43,6 +43,12 @@ class Client:
 
     def refuse(self, reason: str) -> None:
         self.refusals.append(reason)
+
+    def authenticated(self) -> None:
+        """Nothing is limited here."""
+
+    def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
+        self.refuse(reason)
 
     def send(self, message: Message, version: int) -> Request | None:
         tags = b"\0" if version >= type(message).flexible else b""

@@ -33,6 +33,8 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
         request.session.client_software = (name, version)
+    if message is not None and request.session.sasl is not None:
+        request.session.sasl.versions_sent()
     response.api_keys = [
         ApiVersionsResponse.ApiVersion(
             api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1]

@@ -1,0 +1,47 @@
+"""AlterUserScramCredentials (51), version 0: credentials are set and deleted (KIP-554).
+
+The client sends the salted password; what is stored are the two keys that are made of it. Each user has a result of
+its own. A connection that is authenticated with a deleted credential goes on until it authenticates again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from flintmq.broker.request import Request
+from flintmq.broker.responses import reason_of
+from flintmq.errors import ErrorCode
+from flintmq.metadata.scram_credentials import ScramDeletion, ScramUpsertion
+from flintmq.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+
+if TYPE_CHECKING:
+    from flintmq.broker.services import Services
+
+Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+
+
+def handle(
+    request: Request, message: AlterUserScramCredentialsRequest, services: Services
+) -> Awaitable[AlterUserScramCredentialsResponse]:
+    # ORDER: salts and passwords are copied now; later the request's bytes are gone.
+    deletions = [ScramDeletion(one.name, one.mechanism) for one in message.deletions]
+    upsertions = [
+        ScramUpsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
+        for one in message.upsertions
+    ]
+    return _alter(deletions, upsertions, services)
+
+
+async def _alter(
+    deletions: list[ScramDeletion], upsertions: list[ScramUpsertion], services: Services
+) -> AlterUserScramCredentialsResponse:
+    results = await services.scram_credentials.alter(deletions, upsertions)
+    return AlterUserScramCredentialsResponse(
+        results=[
+            Result(user=user, error_code=ErrorCode.NONE)
+            if error is None
+            else Result(user=user, error_code=error.code, error_message=reason_of(error))
+            for user, error in results.items()
+        ]
+    )

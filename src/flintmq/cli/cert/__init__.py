@@ -1,0 +1,1 @@
+"""`flintmq cert`: certificates for trying TLS."""

@@ -1,0 +1,6 @@
+"""Who a client is and what it may do: decisions without sockets.
+
+principal          the name under which a client acts
+certificate, principal_mapping    names in client certificates
+authentication/    SASL: mechanisms, credentials, and the exchange of one connection
+"""

@@ -1,0 +1,6 @@
+"""OAUTHBEARER (RFC 7628) with signed JSON Web Tokens.
+
+server    the exchange
+token     what a token must be: signature, audience, issuer, times
+keys      the issuer's public keys, from a file
+"""
