@@ -54,7 +54,14 @@ def parts_of(
     )
     parts.partitions = cast(Any, partitions)
     parts.server = cast(
-        Any, SimpleNamespace(budget=InboundBudget(1 << 20), connections=connections or [], bound=[])
+        Any,
+        SimpleNamespace(
+            budget=InboundBudget(1 << 20),
+            connections=connections or [],
+            bound=[],
+            unauthenticated=0,
+            certificate_expiry=lambda: {"SSL": 1.0},
+        ),
     )
     parts.metadata = cast(Any, SimpleNamespace(image=SimpleNamespace(topics={"a": None})))
     parts.sessions = cast(Any, [1, 2])
