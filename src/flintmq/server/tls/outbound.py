@@ -84,7 +84,7 @@ class TlsOutbound(Outbound):
             self._pump()
 
     def send_last(self) -> None:
-        """Send the last message of TLS (close_notify or an alert) before the close, if the socket takes it at once."""
+        """Send the last message of TLS (close_notify or an alert) if the socket takes it at once."""
         if self._fd < 0 or not self._outgoing.pending or self.pending_bytes:
             return
         try:
