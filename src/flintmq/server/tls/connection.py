@@ -82,7 +82,7 @@ class TlsConnection(Connection):
         if self._tls is None and not self._begin(received):
             return
         self._incoming.write(received)
-        if self._is_established or self._shake_hands():
+        if self._is_established or self._continue_handshake():
             self._decrypt()
 
     def _begin(self, received: memoryview) -> bool:
@@ -96,8 +96,8 @@ class TlsConnection(Connection):
         self._secured.attach(tls, self._outgoing)
         return True
 
-    def _shake_hands(self) -> bool:
-        """Go on with the handshake; return whether it is complete."""
+    def _continue_handshake(self) -> bool:
+        """Continue the handshake; return whether it is complete."""
         assert self._tls is not None
         try:
             self._tls.do_handshake()
