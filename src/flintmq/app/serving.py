@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def serve(
     loaded: LoadedSettings, *, begun: Callable[[Broker], object], ready: Callable[[StartupReport], object]
 ) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once.
+    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once. SIGHUP reads files again.
 
     `begun` is called before the broker starts, which may take long, and `ready` once clients may connect.
     """
@@ -49,6 +49,7 @@ async def _serve(
     begun(broker)
     started = await broker.start()
     profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
+    loop.add_signal_handler(signal.SIGHUP, broker.reload)
     ready(started)
     waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

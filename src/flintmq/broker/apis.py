@@ -50,6 +50,7 @@ from flintmq.broker.handlers.own import (
     describe_topic_task,
     maintain_topic,
 )
+from flintmq.broker.handlers.security import create_acls, delete_acls, describe_acls
 from flintmq.broker.handlers.topics import (
     create_partitions,
     create_topics,
@@ -145,6 +146,9 @@ APIS: tuple[Api, ...] = (
     Api(26, "EndTxn", (0, 5), TRANSACTIONAL_ID, end_txn.handle),
     Api(27, "WriteTxnMarkers", (1, 2), CLUSTER, write_txn_markers.handle),
     Api(28, "TxnOffsetCommit", (0, 5), GROUP, txn_offset_commit.handle),
+    Api(29, "DescribeAcls", (1, 3), CLUSTER, describe_acls.handle),
+    Api(30, "CreateAcls", (1, 3), CLUSTER, create_acls.handle),
+    Api(31, "DeleteAcls", (1, 3), CLUSTER, delete_acls.handle),
     Api(32, "DescribeConfigs", (1, 4), CLUSTER, describe_configs.handle),
     Api(33, "AlterConfigs", (0, 2), CLUSTER, alter_configs.handle),
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from flintmq.metrics import UNCOUNTED, ApiCounters
+from flintmq.security.authorization.authorizer import SessionRights
+from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ ResponseBuffers = list[ResponseBuffer]
 class ClientSession:
     """Who is at the other end of a connection: carried by every request."""
 
-    __slots__ = ("client_software", "listener", "local_host", "local_port", "peer", "peer_host", "principal")
+    __slots__ = (
+        "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
+        "peer_host", "principal", "rights", "security_protocol", "ssl_peer", "token_authenticated",
+    )  # fmt: skip
 
     def __init__(self, *, listener: str, peer: str, local_host: str, local_port: int) -> None:
         self.listener = listener
@@ -25,7 +30,16 @@ class ClientSession:
         self.peer_host = peer
         self.local_host = local_host
         self.local_port = local_port
-        self.principal = "User:ANONYMOUS"
+        self.security_protocol = "PLAINTEXT"
+        self.principal: Principal = ANONYMOUS
+        self.is_authenticated = True
+        """False on a SASL listener until authentication has succeeded."""
+        self.token_authenticated = False
+        self.expires_at: float | None = None
+        self.ssl_peer: str | None = None
+        """The distinguished name of the client's certificate."""
+        self.rights: SessionRights | None = None
+        """What the authorizer has decided for the principal; None until it is asked."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
 

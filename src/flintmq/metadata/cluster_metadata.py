@@ -98,6 +98,8 @@ class ClusterMetadata:
             topics_deleted=gone,
             topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),
             broker_configs=True,
+            acls_added=list(fresh.acls.values()),
+            acls_removed=list(self.image.acls.values()),
         )
         self.image.become(fresh)
         self._publish(delta)

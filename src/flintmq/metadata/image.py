@@ -46,6 +46,8 @@ class ImageDelta:
     topics_deleted: list[TopicImage] = field(default_factory=list)
     topic_configs: list[str] = field(default_factory=list)
     broker_configs: bool = False
+    acls_added: list[keys.AclValue] = field(default_factory=list)
+    acls_removed: list[keys.AclValue] = field(default_factory=list)
 
 
 class ClusterImage:
@@ -57,6 +59,8 @@ class ClusterImage:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.deleting: dict[bytes, str] = {}
+        self.acls: dict[str, keys.AclValue] = {}
+        """By key in the store."""
         self.config_revisions: dict[str, int] = {}
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
@@ -80,6 +84,8 @@ class ClusterImage:
                 delta.broker_configs = True
             elif key.startswith(keys.DELETING):
                 self._apply_deleting(key, item)
+            elif key.startswith(keys.ACLS):
+                self._apply_acl(key, item, delta)
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -170,3 +176,11 @@ class ClusterImage:
             self.deleting.pop(topic_id, None)
         else:
             self.deleting[topic_id] = keys.decode_deleting(item.value).name
+
+    def _apply_acl(self, key: str, item: StoreItem | None, delta: ImageDelta) -> None:
+        old = self.acls.pop(key, None)
+        if old is not None:
+            delta.acls_removed.append(old)
+        if item is not None:
+            value = self.acls[key] = keys.decode_acl(item.value)
+            delta.acls_added.append(value)

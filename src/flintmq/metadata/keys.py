@@ -7,9 +7,12 @@
 /config/broker/{id}          the same; the empty id is the default of all brokers
 /deleting/{topic-id}         {"name": …}                      until the files are gone
 /producer-ids                {"next": n}                      ids below it have been handed out
+/acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
 """
 
 from __future__ import annotations
+
+from hashlib import sha256
 
 import msgspec
 
@@ -22,6 +25,7 @@ PARTITIONS = "/p/"
 TOPIC_CONFIGS = "/config/topic/"
 BROKER_CONFIGS = "/config/broker/"
 DELETING = "/deleting/"
+ACLS = "/acl/"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -44,6 +48,18 @@ class DeletingValue(msgspec.Struct, frozen=True):
     name: str
 
 
+class AclValue(msgspec.Struct, frozen=True):
+    """An ACL; the numbers are those of Kafka's protocol."""
+
+    resource: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
 class ProducerIdsValue(msgspec.Struct, frozen=True):
     next: int
 
@@ -54,6 +70,7 @@ decode_topic = msgspec.json.Decoder(TopicValue).decode
 decode_partition = msgspec.json.Decoder(PartitionValue).decode
 decode_deleting = msgspec.json.Decoder(DeletingValue).decode
 decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
+decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -75,3 +92,7 @@ def broker_config(node: str) -> str:
 
 def deleting(topic_id: bytes) -> str:
     return DELETING + encode_uuid(topic_id)
+
+
+def acl(value: AclValue) -> str:
+    return ACLS + encode_uuid(sha256(encode(value)).digest()[:16])

@@ -98,11 +98,13 @@ class TransactionCounters:
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "connections", "logs", "transactions")
+    __slots__ = ("apis", "connections", "denials", "logs", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
         """By Kafka's name of the API; filled by whoever dispatches."""
         self.connections = ConnectionCounters()
+        self.denials: Counter[str] = Counter()
+        """Requests for a resource that were denied, by Kafka's name of the operation."""
         self.logs = LogCounters()
         self.transactions = TransactionCounters()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintmq.settings.broker.authorization import STANDARD_AUTHORIZER, AuthorizationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
 from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
@@ -24,6 +25,7 @@ from flintmq.settings.listeners import listener_faults
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
+    AuthorizationConfig,
     NetworkConfig,
     MaintenanceConfig,
     CoordinationConfig,
@@ -37,6 +39,8 @@ class BrokerConfig(
         retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
         if next(value for value in retention if value is not None) == 0:
             return "the retention time must be at least 1, or -1 for no limit"
+        if self.flint_acl_file and self.authorizer_class_name != STANDARD_AUTHORIZER:
+            return f"flint.acl.file needs authorizer.class.name={STANDARD_AUTHORIZER}"
         return listener_faults(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
 
 

@@ -1,0 +1,1 @@
+"""Requests about ACLs and other security metadata."""
