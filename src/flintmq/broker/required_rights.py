@@ -151,7 +151,10 @@ REQUIRED_RIGHTS: dict[int, tuple[RequiredRight, ...]] = {
         _cluster(_O.ALTER_CONFIGS, "of brokers"),
     ),
     34: (_cluster(_O.ALTER),),  # AlterReplicaLogDirs
-    35: (_cluster(_O.DESCRIBE),),  # DescribeLogDirs
+    35: (  # DescribeLogDirs
+        _cluster(_O.DESCRIBE, versions=(3, 5)),
+        _cluster(_O.DESCRIBE, versions=(1, 2), is_hidden=True),
+    ),
     36: (),  # SaslAuthenticate
     37: (_topic(_O.ALTER),),  # CreatePartitions
     38: (RequiredRight(_O.CREATE_TOKENS, AclResource.USER, "for another owner"),),  # CreateDelegationToken

@@ -35,7 +35,9 @@ def acl(
     return AclBinding(resource, name, pattern, principal, host, operation, permission)
 
 
-def allows(authorizer: StandardAuthorizer, operation: AclOperation, name: str, host: str = "10.0.0.1") -> bool:
+def allows(
+    authorizer: StandardAuthorizer, operation: AclOperation, name: str, host: str = "10.0.0.1"
+) -> bool:
     return bool(SessionRights(ALICE, host).operations(authorizer, TOPIC, name) >> operation & 1)
 
 
