@@ -16,6 +16,7 @@ COMMANDS = {
     "transaction": CommandEntry(
         "flintmq.cli.transaction.main", "List, describe and abort transactions, and find those that hang."
     ),
+    "acl": CommandEntry("flintmq.cli.acl.main", "Add, list and delete ACLs: which principal may do what."),
     "produce": CommandEntry("flintmq.cli.produce.main", "Write records to a topic."),
     "consume": CommandEntry("flintmq.cli.consume.main", "Read records of a topic."),
     "ping": CommandEntry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),
