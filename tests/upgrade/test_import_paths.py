@@ -44,6 +44,8 @@ NO_MODULES = re.compile(
     r"|flintmq\.(progress|quarantine)\.\w+"
     # Runs only inside a shell, which defines names that it uses (tests/spark/test_clusters.py runs it).
     r"|flintmq\.spark\.shell_startup"
+    # Groups of entry points.
+    r"|flintmq\.(authorizers|authenticators)"
     # A table of an Iceberg catalog, a service, and loggers that tests make up.
     r"|flintmq\.(orders|service|messaging\.svc|test|no\.such\.logger)"
 )

@@ -72,6 +72,7 @@ from flintmq.broker.handlers.transactions import (
     write_txn_markers,
 )
 from flintmq.broker.request import Request
+from flintmq.broker.required_rights import REQUIRED_RIGHTS, RequiredRight
 from flintmq.broker.services import Services
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_OWN_KEY
@@ -84,7 +85,7 @@ RawHandler = Callable[[Request, Services], "Awaitable[None] | None"]
 
 
 class Resource(Enum):
-    """What an API acts on, and so what a principal must be allowed to touch."""
+    """What an API acts on, for the documentation; the rights it needs are in `required_rights`."""
 
     NONE = "none"
     CLUSTER = "cluster"
@@ -110,6 +111,11 @@ class Api:
     def advertised(self) -> tuple[int, int]:
         lowest = self.versions[0] if self.advertised_from is None else self.advertised_from
         return lowest, self.versions[1]
+
+    @property
+    def rights(self) -> tuple[RequiredRight, ...]:
+        """What a principal must be allowed to do."""
+        return REQUIRED_RIGHTS[self.key]
 
     @property
     def is_own(self) -> bool:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import KafkaAdminClient
 
+from support.broker.broker_process import BrokerProcess
 from support.broker.client_id_principals import AuthorizedBroker
 from support.cli.command import Flintmq, Ran, run
 
@@ -33,12 +34,12 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "authorizer"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizedBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with AuthorizedBroker(tmp_path_factory.mktemp("acls") / "data") as broker:
         yield broker
 
 
-def command_for(broker: AuthorizedBroker) -> Flintmq:
+def command_for(broker: BrokerProcess) -> Flintmq:
     def flintmq(*args: str, stdin: bytes = b"", code: int = 0, env: object = None) -> Ran:
         return run(*args, stdin=stdin, code=code, env={"FLINTMQ_BOOTSTRAP_SERVERS": broker.address})
 
@@ -46,13 +47,11 @@ def command_for(broker: AuthorizedBroker) -> Flintmq:
 
 
 @pytest.fixture
-def flintmq(broker: AuthorizedBroker) -> Flintmq:
+def flintmq(broker: BrokerProcess) -> Flintmq:
     return command_for(broker)
 
 
-def produce(
-    broker: AuthorizedBroker, client: str, topic: str, *, idempotent: bool = False
-) -> KafkaError | None:
+def produce(broker: BrokerProcess, client: str, topic: str, *, idempotent: bool = False) -> KafkaError | None:
     """The error of one record written with confluent-kafka."""
     outcome: list[KafkaError | None] = []
     producer = Producer(
@@ -63,7 +62,7 @@ def produce(
     return outcome[0]
 
 
-def consume(broker: AuthorizedBroker, client: str, topic: str, group: str) -> bytes | KafkaError | None:
+def consume(broker: BrokerProcess, client: str, topic: str, group: str) -> bytes | KafkaError | None:
     """The first value, or the error, that a member of the group gets."""
     settings = {
         "bootstrap.servers": broker.address,
@@ -79,7 +78,7 @@ def consume(broker: AuthorizedBroker, client: str, topic: str, group: str) -> by
 
 
 def test_a_producer_and_a_consumer_get_what_their_conveniences_allow(
-    broker: AuthorizedBroker, flintmq: Flintmq
+    broker: BrokerProcess, flintmq: Flintmq
 ) -> None:
     flintmq("topic", "create", "orders")
     error = produce(broker, "alice", "orders")
@@ -106,7 +105,7 @@ def test_a_producer_and_a_consumer_get_what_their_conveniences_allow(
     assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_an_open_producer_loses_its_right_at_once(broker: AuthorizedBroker, flintmq: Flintmq) -> None:
+def test_an_open_producer_loses_its_right_at_once(broker: BrokerProcess, flintmq: Flintmq) -> None:
     flintmq("topic", "create", "live")
     flintmq("acl", "add", "--allow-principal", "User:carol", "--producer", "--topic", "live")
 
@@ -120,7 +119,7 @@ def test_an_open_producer_loses_its_right_at_once(broker: AuthorizedBroker, flin
     asyncio.run(main())
 
 
-def test_acls_of_confluent_kafka_s_admin_client(broker: AuthorizedBroker) -> None:
+def test_acls_of_confluent_kafka_s_admin_client(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address, "client.id": "admin"})
     binding = AclBinding(
         ResourceType.GROUP, "naïve 'group'", ResourcePatternType.PREFIXED, "User:dora", "10.0.0.1",
@@ -145,7 +144,7 @@ def test_acls_of_confluent_kafka_s_admin_client(broker: AuthorizedBroker) -> Non
     assert refused.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_kafka_python_sees_only_its_own_topics(broker: AuthorizedBroker, flintmq: Flintmq) -> None:
+def test_kafka_python_sees_only_its_own_topics(broker: BrokerProcess, flintmq: Flintmq) -> None:
     for topic in ("erin-1", "erin-2", "secret"):
         flintmq("topic", "create", topic)
     flintmq(

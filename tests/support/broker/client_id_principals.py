@@ -59,5 +59,5 @@ def _around(dispatcher: Dispatcher, services: Services) -> _Identified:
 
 
 if __name__ == "__main__":
-    serving.Broker = functools.partial(Broker, around=_around)  # type: ignore[assignment, misc]
+    setattr(serving, "Broker", functools.partial(Broker, around=_around))  # noqa: B010
     main()

@@ -22,7 +22,8 @@ from flintmq.protocol.messages import (
 from flintmq.security.authorization.model import AUTHORIZATION_ERRORS
 from flintmq.security.principal import Principal
 from support.broker.single_broker import SingleBroker
-from support.wire.requests_by_api import ADMIN, CASES, Case, Stage
+from support.wire.authorized_requests import ADMIN, Stage
+from support.wire.requests_by_api import CASES, Case
 
 StartBroker = Callable[..., SingleBroker]
 
