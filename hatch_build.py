@@ -82,6 +82,7 @@ COMPILED = (
     "flintmq/records/record.py",
     "flintmq/records/record_walk.py",
     "flintmq/records/varint.py",
+    "flintmq/security/authorization/authorizer.py",
     "flintmq/server/connection.py",
     "flintmq/server/inbound.py",
     "flintmq/server/inbound_budget.py",

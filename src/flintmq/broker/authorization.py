@@ -8,19 +8,18 @@ only cut to what the client may see.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.request import ClientSession, Request
 from flintmq.errors import RequestError
 from flintmq.metadata.image import ClusterImage
+from flintmq.security.authorization.acl_store import AclStore
 from flintmq.security.authorization.authorizer import Authorizer, SessionRights
 from flintmq.security.authorization.model import (
     AUTHORIZATION_ERRORS,
     CLUSTER_NAME,
     EVERY_OPERATION,
     SUPPORTED_OPERATIONS,
-    AclBinding,
-    AclFilter,
     AclOperation,
     AclResource,
 )
@@ -30,20 +29,6 @@ if TYPE_CHECKING:
 
 NOT_ASKED: Final = -(2**31)
 """In a response: the client has not asked for its authorized operations."""
-
-
-class AclStore(Protocol):
-    """The ACLs of an authorizer that has some."""
-
-    def acls(self, selected: AclFilter) -> list[AclBinding]: ...
-
-    async def create(self, acls: list[AclBinding]) -> None:
-        """Return once the ACLs are durable and in force. Raise RequestError if they cannot be changed."""
-        ...
-
-    async def delete(self, acls: list[AclBinding]) -> None:
-        """Return once the ACLs are gone. Raise RequestError if they cannot be changed."""
-        ...
 
 
 class Authorization:

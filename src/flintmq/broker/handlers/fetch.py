@@ -22,7 +22,7 @@ from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
-from flintmq.security.authorization.model import AclOperation
+from flintmq.security.authorization.model import AclOperation, operation_bits
 from flintmq.storage import reader
 from flintmq.storage.log import Log
 from flintmq.storage.segment import FileRange
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _FIRST_REPLICA_STATE: Final = 15
+_MAY_READ: Final = operation_bits((AclOperation.READ,))
 
 # A client that asks for the wrong thing is told so; the log is for what an operator must see.
 _OUR_FAULT: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -129,7 +130,7 @@ class _Fetch:
             if topic == last:
                 continue
             last = topic
-            if not authorizer.topic_operations(rights, topic) >> AclOperation.READ & 1:
+            if not authorizer.topic_operations(rights, topic) & _MAY_READ:
                 authorizer.denied(AclOperation.READ)
                 if denied is None:
                     denied = set()

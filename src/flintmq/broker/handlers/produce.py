@@ -32,7 +32,7 @@ from flintmq.protocol.produce import (
 )
 from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from flintmq.records.record import RecordError
-from flintmq.security.authorization.model import AclOperation, AclResource
+from flintmq.security.authorization.model import AclOperation, AclResource, operation_bits
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -43,6 +43,7 @@ _FIRST_ZSTD: Final = 7
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+_MAY_WRITE: Final = operation_bits((AclOperation.WRITE,))
 _ACKS: Final = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
 
@@ -82,7 +83,7 @@ def _denied_topics(
     denied: dict[str | bytes, ErrorCode] | None = None
     rights = authorizer.rights(request.session)
     for topic, _ in message.topics:
-        if authorizer.topic_operations(rights, topic) >> AclOperation.WRITE & 1:
+        if authorizer.topic_operations(rights, topic) & _MAY_WRITE:
             continue
         authorizer.denied(AclOperation.WRITE)
         if denied is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorization import AclStore
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from flintmq.security.authorization.acl_store import AclStore
 from flintmq.security.authorization.model import (
     CLUSTER_NAME,
     AclBinding,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorization import AclStore, check_cluster_allowed
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.handlers.security.acl_messages import ACLS_MAX, acl_store, read_filter
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
+from flintmq.security.authorization.acl_store import AclStore
 from flintmq.security.authorization.model import AclBinding, AclOperation
 
 if TYPE_CHECKING:

@@ -36,6 +36,10 @@ def handle(request: Request, message: AddPartitionsToTxnRequest, services: Servi
         check_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION)
     transactions = transactions_of(message, version)
 
+    def failed(at: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
+        codes = dict.fromkeys(partitions_of(transactions[at]), code)
+        return added_response(transactions[at].transactional_id, codes, version)
+
     def add(at: int) -> CoordinatorCall[TransactionMachine] | AddPartitionsToTxnResponse:
         transaction = transactions[at]
         name, partitions = transaction.transactional_id, partitions_of(transaction)
@@ -53,10 +57,6 @@ def handle(request: Request, message: AddPartitionsToTxnRequest, services: Servi
                 token, transaction, version, services.clock.now_ms()
             ),
         )
-
-    def failed(at: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
-        codes = dict.fromkeys(partitions_of(transactions[at]), code)
-        return added_response(transactions[at].transactional_id, codes, version)
 
     def join(parts: list[AddPartitionsToTxnResponse]) -> AddPartitionsToTxnResponse:
         return joined(parts) if version >= _FIRST_SEVERAL else parts[0]
