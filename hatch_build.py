@@ -25,6 +25,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "flintmq/arrow/codec/batch_positions.py",
     "flintmq/arrow/codec/record_fields.py",
+    "flintmq/broker/authorization.py",
     "flintmq/broker/coordinator_calls.py",
     "flintmq/broker/dispatch.py",
     "flintmq/broker/fetch_sessions.py",
@@ -81,6 +82,7 @@ COMPILED = (
     "flintmq/records/record.py",
     "flintmq/records/record_walk.py",
     "flintmq/records/varint.py",
+    "flintmq/security/authorization/authorizer.py",
     "flintmq/server/connection.py",
     "flintmq/server/inbound.py",
     "flintmq/server/inbound_budget.py",

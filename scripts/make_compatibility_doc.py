@@ -41,8 +41,8 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), ACLs, quotas, delegation tokens,
-share groups, telemetry. GSSAPI (Kerberos) is not planned.
+Not there yet, each with a later version: the new consumer protocol (KIP-848), quotas, delegation tokens, share
+groups, telemetry. GSSAPI (Kerberos) is not planned.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
@@ -53,6 +53,11 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).
 - At most 1,000 unknown tagged fields are read in one struct.
+- A CreateAcls or DeleteAcls request of more than 128 ACLs is applied in several transactions of the metadata store;
+  Kafka applies it as a whole.
+- Hosts in ACLs match whichever way an IPv6 address is written; Kafka compares texts, in which `::1` is
+  `0:0:0:0:0:0:0:1`.
+- A fetch that waits for records is authorized again when records arrive; Kafka authorizes it when it begins.
 - InitProducerId waits up to a second for the abort of what was left open, where Kafka has the client ask again.
 
 ## Clients

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from flintmq.metrics import UNCOUNTED, ApiCounters
 from flintmq.security.authentication.exchange import SaslExchange
+from flintmq.security.authorization.authorizer import SessionRights
 from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.storage.segment import FileRange
 
@@ -21,7 +22,7 @@ class ClientSession:
 
     __slots__ = (
         "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
-        "peer_host", "principal", "sasl", "security_protocol", "ssl_peer", "token_authenticated",
+        "peer_host", "principal", "rights", "sasl", "security_protocol", "ssl_peer", "token_authenticated",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,8 @@ class ClientSession:
         if security_protocol.startswith("SASL_"):
             self.is_authenticated = False
             self.sasl = SaslExchange()
+        self.rights: SessionRights | None = None
+        """What the authorizer has decided for the principal; None until it is asked."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
 

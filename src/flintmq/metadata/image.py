@@ -49,6 +49,8 @@ class ImageDelta:
     broker_configs: bool = False
     scram: bool = False
     """SCRAM credentials."""
+    acls_added: list[keys.AclValue] = field(default_factory=list)
+    acls_removed: list[keys.AclValue] = field(default_factory=list)
 
 
 class ClusterImage:
@@ -60,6 +62,8 @@ class ClusterImage:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.deleting: dict[bytes, str] = {}
+        self.acls: dict[str, keys.AclValue] = {}
+        """By key in the store."""
         self.config_revisions: dict[str, int] = {}
         self.scram: dict[str, dict[str, ScramCredential]] = {}
         """By mechanism and user."""
@@ -91,6 +95,8 @@ class ClusterImage:
                 delta.scram = True
             elif key == keys.SASL_SECRET and item is not None:
                 self.sasl_secret = keys.decode_sasl_secret(item.value).secret
+            elif key.startswith(keys.ACLS):
+                self._apply_acl(key, item, delta)
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -191,3 +197,11 @@ class ClusterImage:
         self.scram.setdefault(mechanism, {})[user] = ScramCredential(
             value.salt, value.stored_key, value.server_key, value.iterations
         )
+
+    def _apply_acl(self, key: str, item: StoreItem | None, delta: ImageDelta) -> None:
+        old = self.acls.pop(key, None)
+        if old is not None:
+            delta.acls_removed.append(old)
+        if item is not None:
+            value = self.acls[key] = keys.decode_acl(item.value)
+            delta.acls_added.append(value)

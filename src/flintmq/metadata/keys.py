@@ -9,9 +9,12 @@
 /producer-ids                {"next": n}                      ids below it have been handed out
 /scram/{mechanism}/{user}    {"salt": …, "stored_key": …, "server_key": …, "iterations": n}
 /sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
+/acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
 """
 
 from __future__ import annotations
+
+from hashlib import sha256
 
 import msgspec
 
@@ -26,6 +29,7 @@ BROKER_CONFIGS = "/config/broker/"
 DELETING = "/deleting/"
 SCRAM = "/scram/"
 SASL_SECRET = "/sasl-secret"
+ACLS = "/acl/"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -46,6 +50,18 @@ class PartitionValue(msgspec.Struct, frozen=True):
 
 class DeletingValue(msgspec.Struct, frozen=True):
     name: str
+
+
+class AclValue(msgspec.Struct, frozen=True):
+    """An ACL; the numbers are those of Kafka's protocol."""
+
+    resource: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
 
 
 class ProducerIdsValue(msgspec.Struct, frozen=True):
@@ -71,6 +87,7 @@ decode_deleting = msgspec.json.Decoder(DeletingValue).decode
 decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
 decode_scram = msgspec.json.Decoder(ScramValue).decode
 decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
+decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -97,3 +114,7 @@ def deleting(topic_id: bytes) -> str:
 def scram(mechanism: str, user: str) -> str:
     """A user's name may contain slashes: it is all that follows the mechanism."""
     return f"{SCRAM}{mechanism}/{user}"
+
+
+def acl(value: AclValue) -> str:
+    return ACLS + encode_uuid(sha256(encode(value)).digest()[:16])

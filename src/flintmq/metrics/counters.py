@@ -107,12 +107,14 @@ class AuthenticationCounters:
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "authentications", "connections", "logs", "transactions")
+    __slots__ = ("apis", "authentications", "connections", "denials", "logs", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
         """By Kafka's name of the API; filled by whoever dispatches."""
         self.authentications = AuthenticationCounters()
         self.connections = ConnectionCounters()
+        self.denials: Counter[str] = Counter()
+        """Requests for a resource that were denied, by Kafka's name of the operation."""
         self.logs = LogCounters()
         self.transactions = TransactionCounters()

@@ -28,6 +28,7 @@ from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
@@ -68,6 +69,7 @@ class MetricsSources:
     transactions: TransactionCoordinator | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
+    authorizer: StandardAuthorizer | None = None
     recovery_s: float | None = None
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -205,6 +207,10 @@ class MetricsCollector:
             out.add("flintmq_authentications_total", count, mechanism)
         for mechanism, count in sorted(authentications.failed.items()):
             out.add("flintmq_authentication_failures_total", count, mechanism)
+        for operation, count in sorted(self._counters.denials.items()):
+            out.add("flintmq_authorization_denials_total", count, operation)
+        if self._parts.authorizer is not None:
+            out.add("flintmq_acls", len(self._parts.authorizer))
         if server is None:
             return
         budget = server.budget

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -31,7 +33,7 @@ async def handle(
         if count > 1
     ]
     results += await gather_in_turns(
-        _add(topic, services, validate_only=message.validate_only)
+        _add(request, topic, services, validate_only=message.validate_only)
         for topic in message.topics
         if counts[topic.name] == 1
     )
@@ -39,12 +41,17 @@ async def handle(
 
 
 async def _add(
-    topic: CreatePartitionsRequest.CreatePartitionsTopic, services: Services, *, validate_only: bool
+    request: Request,
+    topic: CreatePartitionsRequest.CreatePartitionsTopic,
+    services: Services,
+    *,
+    validate_only: bool,
 ) -> Result:
     assignments = (
         None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
     )
     try:
+        check_allowed(request, services, AclOperation.ALTER, AclResource.TOPIC, topic.name)
         await services.topics.add_partitions(
             topic.name, topic.count, assignments, validate_only=validate_only
         )
