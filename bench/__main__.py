@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TypeVar
 
-from bench import machine, rdkafka, report
+from bench import machine, rdkafka, report, tls
 from bench.compiled import CHECKOUT, CannotBuild, compiled_package
+from bench.guarded import GuardedPeer
 from bench.machine import Cores
 from bench.peers import (
     JAVA_OPTIONS,
@@ -68,6 +69,7 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
     versions = {
         report.OURS: f"{__version__} ({build})",
         report.PLAIN: f"{__version__} (uncompiled)",
+        report.OPEN: f"{__version__} ({build}), without ACLs and quotas",
         report.THEIRS: KAFKA_VERSION,
         KfakePeer.name: "of franz-go, in memory",
     }
@@ -118,7 +120,13 @@ def _measure(options: argparse.Namespace, workloads: Sequence[Workload], folders
 
 
 def _peers(options: argparse.Namespace, folders: ExitStack) -> list[Peer]:
-    peers: list[Peer] = [FlintPeer(_compiled(folders, CHECKOUT) if options.compiled else None)]
+    package = _compiled(folders, CHECKOUT) if options.compiled else None
+    peers: list[Peer] = [FlintPeer(package)]
+    if options.acls or options.quotas:
+        peers = [
+            GuardedPeer(package, acls=options.acls, quotas=options.quotas),
+            FlintPeer(package, name=report.OPEN),
+        ]
     for name, checkout in options.peer:
         package = _compiled(folders, checkout) if options.compiled else None
         peers.append(CheckoutPeer(name, checkout, package))
@@ -150,6 +158,9 @@ def _chosen(only: str | None) -> list[Workload]:
     if not rdkafka.is_available() and any(one.needs_librdkafka for one in chosen):
         _say("confluent-kafka is not installed, or too old: the workloads through librdkafka are left out.")
         chosen = [one for one in chosen if not one.needs_librdkafka]
+    if not tls.is_available() and any(one.needs_tls for one in chosen):
+        _say("cryptography is not installed: the workloads over TLS are left out.")
+        chosen = [one for one in chosen if not one.needs_tls]
     return chosen
 
 
@@ -175,6 +186,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--compiled", action="store_true", help="measure a compiled wheel of FlintMQ, not the sources")
     add("--plain", action="store_true", help="measure the sources, uncompiled, as a peer beside --compiled")
     add("--kfake", action="store_true", help="measure franz-go's in-memory broker too, built by Go")
+    add("--acls", type=int, default=0, metavar="N", help="put N ACLs in force, beside a peer `open` without")
+    add("--quotas", action="store_true", help="set quotas that are never hit, beside a peer `open` without")
     add("--cold", action="store_true", help="do not warm the brokers first")
     add("--java-options", default=JAVA_OPTIONS, help=f"for Kafka's JVM (default {JAVA_OPTIONS})")
     add("--folder", metavar="DIR", help="where the brokers' folders go (default: the system's)")
@@ -187,7 +200,13 @@ def _peer(text: str) -> tuple[str, str]:
     name, _, checkout = text.partition("=")
     if not name or not checkout or os.sep in name:
         raise argparse.ArgumentTypeError(f"{text} is not NAME=DIR")
-    if name.lower() in (report.OURS.lower(), report.THEIRS.lower(), report.PLAIN, KfakePeer.name):
+    if name.lower() in (
+        report.OURS.lower(),
+        report.THEIRS.lower(),
+        report.PLAIN,
+        report.OPEN,
+        KfakePeer.name,
+    ):
         raise argparse.ArgumentTypeError(f"{name} is the name of another broker here")
     return name, checkout
 

@@ -15,8 +15,11 @@ import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from bench.tls import TlsFiles
+from bench.wire import Connection
 
 KAFKA_VERSION: Final = "4.3.1"
 KAFKA_CORE_JAR: Final = f"kafka_2.13-{KAFKA_VERSION}.jar"
@@ -41,6 +44,9 @@ class BrokerHome:
     folder: str
     port: int
     second_port: int
+    tls_port: int
+    tls: TlsFiles | None = field(default=None, kw_only=True)
+    """For a listener with TLS on `tls_port`, beside the one in plain text; None for no such listener."""
 
 
 class Peer(ABC):
@@ -58,6 +64,10 @@ class Peer(ABC):
     @abstractmethod
     def environment(self) -> Mapping[str, str]: ...
 
+    def configure(self, connection: Connection) -> None:
+        """Change what must be changed on a broker that runs; called after every start."""
+        return
+
 
 class FlintPeer(Peer):
     def __init__(
@@ -73,7 +83,14 @@ class FlintPeer(Peer):
 
     def command(self, home: BrokerHome) -> Sequence[str]:
         data = os.path.join(home.folder, "data")
-        return [self._python, "-m", "flintmq", "serve", "--port", str(home.port), "--data-dir", data]
+        command = [self._python, "-m", "flintmq", "serve", "--data-dir", data]
+        if home.tls is None:
+            return [*command, "--port", str(home.port)]
+        settings = {"listeners": _listeners(home), **_tls_settings(home.tls)}
+        return [
+            *command,
+            *(part for name, value in settings.items() for part in ("--set", f"{name}={value}")),
+        ]
 
     def environment(self) -> Mapping[str, str]:
         # The shell's own settings would make two runs differ, and so would a start without bytecode.
@@ -212,14 +229,14 @@ def fetch_kafka(libs: str) -> None:
 
 def kafka_settings(home: BrokerHome) -> str:
     """One node that is broker and controller; internal topics with one replica, since there is one node."""
-    listeners = f"PLAINTEXT://127.0.0.1:{home.port},CONTROLLER://127.0.0.1:{home.second_port}"
+    listeners = f"{_listeners(home)},CONTROLLER://127.0.0.1:{home.second_port}"
     settings = {
         "process.roles": "broker,controller",
         "node.id": "0",
         "listeners": listeners,
         "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{home.second_port}",
         "log.dirs": os.path.join(home.folder, "data"),
         "offsets.topic.replication.factor": "1",
@@ -228,7 +245,18 @@ def kafka_settings(home: BrokerHome) -> str:
         # As in the files that Kafka ships for one node; FlintMQ's own default.
         "group.initial.rebalance.delay.ms": "0",
     }
+    if home.tls is not None:
+        settings |= {"ssl.keystore.type": "PEM", **_tls_settings(home.tls)}
     return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _listeners(home: BrokerHome) -> str:
+    plain = f"PLAINTEXT://127.0.0.1:{home.port}"
+    return plain if home.tls is None else f"{plain},SSL://127.0.0.1:{home.tls_port}"
+
+
+def _tls_settings(files: TlsFiles) -> dict[str, str]:
+    return {"ssl.keystore.location": files.server}
 
 
 def _end_of(done: subprocess.CompletedProcess[str]) -> str:

@@ -18,6 +18,7 @@ from bench import machine
 from bench.figures import Cost
 from bench.machine import Cores
 from bench.peers import BrokerHome, Peer
+from bench.tls import TlsFiles
 from bench.wire import Connection
 from flintmq.errors import ProtocolError
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
@@ -34,10 +35,10 @@ class BrokerFailed(Exception):
 
 
 class Broker:
-    def __init__(self, peer: Peer, folder: str, cores: Cores) -> None:
+    def __init__(self, peer: Peer, folder: str, cores: Cores, tls: TlsFiles | None = None) -> None:
         self.peer = peer
         self.cores = cores
-        self.home = BrokerHome(folder, *_free_ports(2))
+        self.home = BrokerHome(folder, *_free_ports(3), tls=tls)
         self._log = os.path.join(folder, "broker.log")
         self._process: subprocess.Popen[bytes] | None = None
         peer.prepare(self.home)
@@ -73,7 +74,10 @@ class Broker:
                 self.kill()
                 raise BrokerFailed(f"{self.peer.name} did not answer in {START_TIMEOUT_S} s:\n{self._said()}")
             time.sleep(_POLL_S)
-        return time.monotonic() - began
+        took = time.monotonic() - began
+        with Connection(self.port) as connection:
+            self.peer.configure(connection)
+        return took
 
     def kill(self) -> None:
         """As a crash would."""

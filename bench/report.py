@@ -19,6 +19,8 @@ OURS: Final = "FlintMQ"
 THEIRS: Final = "Kafka"
 PLAIN: Final = "plain"
 """FlintMQ uncompiled."""
+OPEN: Final = "open"
+"""FlintMQ without ACLs and quotas."""
 
 NOISY_LOAD: Final = 0.7
 """Before the run; during it the run itself is the load."""

@@ -17,6 +17,7 @@ from bench.figures import Comparison, Cost, Figure, compare
 from bench.machine import Cores
 from bench.peers import CannotRun, Peer
 from bench.process import Broker, BrokerFailed
+from bench.tls import TlsFiles, make_certificates
 from bench.workloads import Target, Workload
 from bench.workloads.librdkafka import WORKLOADS as LIBRDKAFKA
 from bench.workloads.requests import WORKLOADS as REQUESTS
@@ -49,6 +50,12 @@ class Plan:
     folder: str
     """An empty folder for the brokers' own."""
     warm: bool = True
+
+    def tls_files(self) -> TlsFiles | None:
+        """Make certificates, if a workload needs them."""
+        if not any(one.needs_tls for one in self.workloads):
+            return None
+        return make_certificates(os.path.join(self.folder, "certificates"))
 
 
 @dataclass(slots=True)
@@ -107,13 +114,14 @@ def run(
     os.sched_setaffinity(0, cores.client)
     try:
         with ExitStack() as brokers:
-            slots = [brokers.enter_context(_Slot(peer, plan, cores)) for peer in peers]
+            tls = plan.tls_files()
+            slots = [brokers.enter_context(_Slot(peer, plan, cores, tls)) for peer in peers]
             for slot in slots:
                 say(f"starting {slot.peer.name}")
                 target = slot.target()
                 if plan.warm:
                     say(f"warming {slot.peer.name}")
-                    _warm(target)
+                    _warm(target, plan.workloads)
             for number in range(1, plan.rounds + 1):
                 for workload in plan.workloads:
                     # Every other round in reverse order, so that no broker always follows the same one.
@@ -132,11 +140,12 @@ def run(
 class _Slot(ExitStack):
     """One peer's broker, replaced if it has died."""
 
-    def __init__(self, peer: Peer, plan: Plan, cores: Cores) -> None:
+    def __init__(self, peer: Peer, plan: Plan, cores: Cores, tls: TlsFiles | None) -> None:
         super().__init__()
         self.peer = peer
         self._plan = plan
         self._cores = cores
+        self._tls = tls
         self._broker: Broker | None = None
         self._count = 0
 
@@ -144,14 +153,14 @@ class _Slot(ExitStack):
         if self._broker is None or not self._broker.is_running:
             self._count += 1
             folder = os.path.join(self._plan.folder, f"{self.peer.name.lower()}-{self._count}", "main")
-            self._broker = self.enter_context(Broker(self.peer, folder, self._cores))
+            self._broker = self.enter_context(Broker(self.peer, folder, self._cores, self._tls))
             self._broker.start()
         return Target(self._broker, self._plan.scale, self._plan.recovery_gb)
 
 
-def _warm(target: Target) -> None:
+def _warm(target: Target, chosen: Sequence[Workload]) -> None:
     gentle = Target(target.broker, _WARMING_SCALE, target.recovery_gb)
-    for workload in _WARMING:
+    for workload in (*_WARMING, *(one for one in chosen if one.needs_tls)):
         if not workload.needs_librdkafka or rdkafka.is_available():
             with suppress(*FAILURES if target.broker.peer.is_partial else ()):
                 workload.run(gentle)

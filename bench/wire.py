@@ -7,6 +7,7 @@ requests by order alone, as the protocol promises; `call` checks the correlation
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Final, TypeVar
@@ -43,9 +44,18 @@ def body_of(answer: memoryview, response: type[M], version: int) -> M:
 
 
 class Connection:
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, buffer_bytes: int = _BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        buffer_bytes: int = _BUFFER_BYTES,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
         self.send = self._socket.sendall
         self._view = memoryview(bytearray(buffer_bytes))
         self._start = self._end = 0
@@ -61,6 +71,12 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def cipher(self) -> str | None:
+        """The cipher suite of TLS; None in plain text."""
+        agreed = self._socket.cipher() if isinstance(self._socket, ssl.SSLSocket) else None
+        return None if agreed is None else agreed[0]
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -30,6 +30,7 @@ _FETCH_PASSES: Final = 3
 """A fetch costs so little that once would be over in a few ticks of the CPU clock."""
 _SMALL, _LARGE = 16 * 1024, 128 * 1024
 _SMALL_GOAL, _LARGE_GOAL, _SAFE_GOAL, _FETCH_GOAL = 0.45, 0.4, 0.47, 1.25
+_TLS_GOAL, _TLS_FETCH_GOAL = 0.5, 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Stream:
     acks: int = 1
     idempotent: bool = False
     newest: bool = False
+    tls: bool = False
     fetched: bool = True
     """Off where a fetch would only repeat another workload's: a broker does not look at what it sends."""
 
@@ -48,7 +50,7 @@ def run_stream(stream: Stream, target: Target) -> list[Figure]:
     shape = stream.shape
     requests = target.scaled(stream.total_bytes / shape.payload_bytes, least=_REQUESTS_MIN)
     warm = max(10, int(requests * _WARM_SHARE))
-    with target.topic() as topic, target.connect() as connection:
+    with target.topic() as topic, target.connect(tls=stream.tls) as connection:
         load = ProduceLoad(
             topic,
             shape,
@@ -86,13 +88,14 @@ def run_stream(stream: Stream, target: Target) -> list[Figure]:
                 prefix="fetch",
                 records=fetched,
                 payload_bytes=fetched * shape.record_bytes,
-                machine_goal_ratio=_FETCH_GOAL,
+                goal_ratio=_TLS_FETCH_GOAL if stream.tls else None,
+                machine_goal_ratio=None if stream.tls else _FETCH_GOAL,
             )
     return figures
 
 
 def _workload(name: str, summary: str, stream: Stream) -> Workload:
-    return Workload(name, summary, partial(run_stream, stream))
+    return Workload(name, summary, partial(run_stream, stream), needs_tls=stream.tls)
 
 
 WORKLOADS: Final = (
@@ -115,6 +118,16 @@ WORKLOADS: Final = (
         "newest-128k",
         "raw-128k in the newest versions",
         Stream(BatchShape(100, _LARGE), 600 * MB, _LARGE_GOAL, newest=True),
+    ),
+    _workload(
+        "tls-16k",
+        "raw-16k over TLS 1.3",
+        Stream(BatchShape(100, _SMALL), 300 * MB, _TLS_GOAL, tls=True),
+    ),
+    _workload(
+        "tls-128k",
+        "raw-128k over TLS 1.3",
+        Stream(BatchShape(100, _LARGE), 600 * MB, _TLS_GOAL, tls=True),
     ),
     _workload("1k-16k", "1 KiB records in 16 KiB batches", Stream(BatchShape(1024, _SMALL), GB)),
     _workload("1k-128k", "1 KiB records in 128 KiB batches", Stream(BatchShape(1024, _LARGE), GB)),

@@ -17,6 +17,7 @@ from typing import Final
 from bench.figures import Cost, Figure
 from bench.loads import ProducerIdentity, Topic, refuse
 from bench.process import Broker, Meter
+from bench.tls import CIPHER, client_context
 from bench.wire import Connection
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import (
@@ -54,6 +55,7 @@ class Workload:
     summary: str
     run: Callable[[Target], list[Figure]]
     needs_librdkafka: bool = False
+    needs_tls: bool = False
 
 
 @dataclass(slots=True)
@@ -73,8 +75,16 @@ class Target:
             yield meter
         self.costs.append(meter.cost)
 
-    def connect(self, *, buffer_bytes: int = 64 * 1024) -> Connection:
-        return Connection(self.broker.port, buffer_bytes=buffer_bytes)
+    def connect(self, *, buffer_bytes: int = 64 * 1024, tls: bool = False) -> Connection:
+        home = self.broker.home
+        if not tls:
+            return Connection(home.port, buffer_bytes=buffer_bytes)
+        assert home.tls is not None, "the broker has no listener with TLS"
+        connection = Connection(home.tls_port, buffer_bytes=buffer_bytes, tls=client_context(home.tls))
+        if connection.cipher != CIPHER:
+            connection.close()
+            raise AssertionError(f"the broker chose {connection.cipher}; brokers are compared on {CIPHER}")
+        return connection
 
     @contextmanager
     def topic(

@@ -37,33 +37,11 @@ class Mutations:
         tags = b"\0" if version >= request.flexible else b""
         body = tags + encode(self._message(request, version), version)
         if chance.random() < 0.9:
-            body = self._mutated(body)
+            body = mutated(body, chance)
         if chance.random() < 0.02:
             version = chance.choice((-1, version + 1, 99, 32767))
         frame = _HEADER.pack(api.key, version, correlation_id, 4) + b"fuzz" + body
         return struct.pack(">i", len(frame)) + frame
-
-    def _mutated(self, data: bytes) -> bytes:
-        chance = self._random
-        out = bytearray(data)
-        for _ in range(chance.choice((1, 1, 1, 2, 4, 16))):
-            at = chance.randrange(len(out) + 1)
-            kind = chance.randrange(7)
-            if kind == 0 and out:
-                out[at % len(out)] ^= 1 << chance.randrange(8)
-            elif kind == 1 and out:
-                out[at % len(out)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
-            elif kind == 2:
-                del out[at:]
-            elif kind == 3:
-                del out[at : at + chance.randrange(9)]
-            elif kind == 4:
-                out[at:at] = chance.randbytes(chance.randrange(9))
-            elif kind == 5:
-                out[at : at + 4] = struct.pack(">i", chance.choice(_NUMBERS))
-            else:
-                out[at:at] = out[at : at + chance.randrange(64)]
-        return bytes(out)
 
     def _message(self, cls: type[Message], version: int) -> Message:
         message = cls()
@@ -103,7 +81,7 @@ class Mutations:
             return chance.random()
         if field.kind == "records":
             batch = batch_of(*(chance.randbytes(chance.randrange(50)) for _ in range(chance.randint(1, 4))))
-            return self._mutated(batch) if chance.random() < 0.5 else batch
+            return mutated(batch, chance) if chance.random() < 0.5 else batch
         if field.kind == "bytes":
             return chance.randbytes(chance.randrange(50))
         size = 8 * _SIZES[field.kind]
@@ -111,3 +89,26 @@ class Mutations:
         if field.kind.startswith("u"):
             return number & ((1 << size) - 1)
         return number if -(1 << size - 1) <= number < 1 << size - 1 else chance.randrange(4)
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """Return the data with a few bits, bytes or spans changed, removed, inserted or repeated."""
+    out = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 4, 16))):
+        at = chance.randrange(len(out) + 1)
+        kind = chance.randrange(7)
+        if kind == 0 and out:
+            out[at % len(out)] ^= 1 << chance.randrange(8)
+        elif kind == 1 and out:
+            out[at % len(out)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        elif kind == 2:
+            del out[at:]
+        elif kind == 3:
+            del out[at : at + chance.randrange(9)]
+        elif kind == 4:
+            out[at:at] = chance.randbytes(chance.randrange(9))
+        elif kind == 5:
+            out[at : at + 4] = struct.pack(">i", chance.choice(_NUMBERS))
+        else:
+            out[at:at] = out[at : at + chance.randrange(64)]
+    return bytes(out)

@@ -103,7 +103,7 @@ def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_kafka_is_one_node_on_the_given_ports() -> None:
     settings = dict(
-        line.split("=", 1) for line in kafka_settings(BrokerHome("/data", 1111, 2222)).splitlines()
+        line.split("=", 1) for line in kafka_settings(BrokerHome("/data", 1111, 2222, 3333)).splitlines()
     )
     assert settings["process.roles"] == "broker,controller"
     assert "PLAINTEXT://127.0.0.1:1111" in settings["advertised.listeners"]

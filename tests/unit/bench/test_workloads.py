@@ -13,6 +13,7 @@ from bench.figures import Kind
 from bench.machine import Cores
 from bench.peers import FlintPeer
 from bench.process import METADATA_VERSION, Broker
+from bench.tls import make_certificates
 from bench.workloads import WORKLOADS, Target, Workload
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 
@@ -25,7 +26,8 @@ RECOVERY_GB = 0.002
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("bench") / "main"
-    with Broker(FlintPeer(), str(folder), Cores.available()) as broker:
+    tls = make_certificates(str(folder.parent / "certificates"))
+    with Broker(FlintPeer(), str(folder), Cores.available(), tls) as broker:
         broker.start()
         yield broker
 
