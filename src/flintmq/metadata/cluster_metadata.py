@@ -99,6 +99,7 @@ class ClusterMetadata:
             topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),
             broker_configs=True,
             scram=True,
+            quotas=True,
         )
         self.image.become(fresh)
         self._publish(delta)

@@ -104,10 +104,24 @@ class AuthenticationCounters:
         self.failed: Counter[str] = Counter()
 
 
+class QuotaCounters:
+    __slots__ = ("throttled", "throttled_seconds")
+
+    def __init__(self) -> None:
+        self.throttled: Counter[str] = Counter()
+        """Requests and connections that were throttled, by the quota's name."""
+        self.throttled_seconds: Counter[str] = Counter()
+
+    def add(self, quota: str, delay_ms: int) -> None:
+        self.throttled[quota] += 1
+        # A Counter takes numbers of every kind; its type knows whole ones only.
+        self.throttled_seconds[quota] += delay_ms / 1000  # type: ignore[assignment]
+
+
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "authentications", "connections", "logs", "transactions")
+    __slots__ = ("apis", "authentications", "connections", "logs", "quotas", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
@@ -115,4 +129,5 @@ class Counters:
         self.authentications = AuthenticationCounters()
         self.connections = ConnectionCounters()
         self.logs = LogCounters()
+        self.quotas = QuotaCounters()
         self.transactions = TransactionCounters()

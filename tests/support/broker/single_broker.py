@@ -18,6 +18,7 @@ from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.metadata import keys
+from flintmq.metadata.client_quotas import ClientQuotas
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.local_store import LocalMetadataStore
@@ -35,6 +36,7 @@ from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
+from flintmq.security.quotas.client_quotas import LimitedClients
 from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 from support.log.compactions import SimulatedCompactions
@@ -55,6 +57,7 @@ class FakeConnection:
         self.session = ClientSession(
             listener="PLAINTEXT", peer="client:1", local_host="127.0.0.1", local_port=9092
         )
+        self.throttled_s = 0.0
         self.answer: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
 
     def send_response(self, request: Request) -> None:
@@ -66,6 +69,9 @@ class FakeConnection:
 
     def authenticated(self) -> None:
         """Nothing is limited here."""
+
+    def throttle(self, delay_s: float) -> None:
+        self.throttled_s = delay_s
 
     def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
         self.refuse(reason)
@@ -140,6 +146,8 @@ class SingleBroker:
             markers_per_turn=self._markers_per_turn,
         )
         self.transactions.start()
+        self.limited_clients = LimitedClients(lambda: metadata.image.quotas, clock.monotonic)
+        metadata.subscribe(lambda delta: self.limited_clients.changed() if delta.quotas else None)
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
@@ -170,6 +178,8 @@ class SingleBroker:
                 executor=executor,
             ),
             scram_credentials=ScramCredentials(metadata),
+            client_quotas=ClientQuotas(metadata),
+            limited_clients=self.limited_clients,
             clock=clock,
             timers=self.loop,
             executor=executor,

@@ -18,6 +18,7 @@ from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
 from flintmq.settings.broker.observability import ObservabilityConfig
+from flintmq.settings.broker.quotas import QuotaConfig
 from flintmq.settings.broker.tls import TlsConfig
 from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
 from flintmq.settings.declaration import settings_of
@@ -31,6 +32,7 @@ class BrokerConfig(
     ObservabilityConfig,
     AuthenticationConfig,
     TlsConfig,
+    QuotaConfig,
     NetworkConfig,
     MaintenanceConfig,
     CoordinationConfig,
