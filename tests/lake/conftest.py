@@ -19,6 +19,7 @@ from support.spark.spark_topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintmq.spark.lazy_session import LazySession
     from support.lake.azure_server import AzureServer
     from support.lake.gcs_server import GcsServer
     from support.lake.s3_server import S3Server
@@ -26,12 +27,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name in ("pyspark", "pyarrow", "obstore"):
         pytest.importorskip(name, reason=f"toolchain: {name}, of flintmq[spark]")
     made = new_session(tmp_path_factory.mktemp("spark"), {"spark.sql.shuffle.partitions": "2"})
     yield made
     made.stop()
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest) -> SparkSession | LazySession:
+    """The session, unless the module says WITHOUT_SPARK = True: then work is done as commands do little of it."""
+    from support.lake.synced_lake import without_spark
+
+    if _is_without_spark(request.module):
+        return without_spark()
+    session: SparkSession = request.getfixturevalue("spark_session")
+    return session
 
 
 @pytest.fixture(scope="session")
@@ -86,11 +98,9 @@ def azure() -> Iterator[AzureServer]:
 
 
 @pytest.fixture
-def lake(request: pytest.FixtureRequest, broker: BrokerProcess, tmp_path: Path) -> Lake:
-    """With Spark, unless the module says WITHOUT_SPARK = True: then work is done as commands do little of it."""
-    from support.lake.synced_lake import Lake, without_spark
+def lake(spark: SparkSession | LazySession, broker: BrokerProcess, tmp_path: Path) -> Lake:
+    from support.lake.synced_lake import Lake
 
-    spark = without_spark() if _is_without_spark(request.module) else request.getfixturevalue("spark")
     return Lake(spark, broker.address, str(tmp_path / "lake"))
 
 
@@ -98,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One session for all that need one, and time for it to start on a busy machine."""
     for item in items:
         names = getattr(item, "fixturenames", ())
-        if "spark" in names or ("lake" in names and not _is_without_spark(getattr(item, "module", None))):
+        if {"spark", "spark_session"} & set(names) and not _is_without_spark(getattr(item, "module", None)):
             item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))

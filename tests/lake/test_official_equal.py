@@ -29,13 +29,13 @@ TOPIC = "official-mixture"
 
 @pytest.fixture(scope="module")
 def mixed_lake(
-    spark: SparkSession, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+    spark_session: SparkSession, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Lake]]:
     """The topic in a table of each format, in a directory each."""
-    if "spark-sql-kafka" not in (spark.conf.get("spark.jars", "") or ""):
+    if "spark-sql-kafka" not in (spark_session.conf.get("spark.jars", "") or ""):
         pytest.skip("toolchain: the jars of Spark's Kafka connector are not here (SPARK_KAFKA_LIBS)")
     root = tmp_path_factory.mktemp("lake")
-    lakes = {format: Lake(spark, broker.address, str(root / format)) for format in FORMATS}
+    lakes = {format: Lake(spark_session, broker.address, str(root / format)) for format in FORMATS}
     with Writer(broker.address, transactional=True) as unfinished, Topics(broker.address) as topics:
         write_mixture(broker.address, TOPIC, unfinished)
         for format, lake in lakes.items():
@@ -48,9 +48,11 @@ def mixed_lake(
 
 
 @pytest.fixture(scope="module")
-def official(spark: SparkSession, mixed_lake: dict[str, Lake]) -> Rows:
+def official(spark_session: SparkSession, mixed_lake: dict[str, Lake]) -> Rows:
     """What the connector reads."""
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", mixed_lake["parquet"].address)
+    reader = spark_session.read.format("kafka").option(
+        "kafka.bootstrap.servers", mixed_lake["parquet"].address
+    )
     reader = reader.options(subscribe=TOPIC, includeHeaders="true")
     frame = reader.option("kafka.isolation.level", "read_committed").load()
     return ordered(frame.toArrow().to_pylist())

@@ -20,6 +20,7 @@ pytest.importorskip("pyarrow", reason="toolchain: pyarrow, of flintmq[spark]")
         "make_configuration_doc.py",
         "make_metrics_doc.py",
         "make_pipeline_reference.py",
+        "make_security_doc.py",
     ],
 )
 def test_what_a_script_generates_is_up_to_date(script: str) -> None:

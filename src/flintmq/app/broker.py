@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.app.authorization import AuthorizationSource
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
@@ -43,7 +44,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
-from flintmq.server.connection import RequestDispatcher
+from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
 from flintmq.settings.listeners import protocols_of
@@ -265,6 +266,11 @@ class Broker:
 
     def _create_services(self) -> Services:
         config = self._config
+        self._authorization = AuthorizationSource(self._executor)
+        authorizer = self._authorization.create(
+            config, self._loaded.static, self._metadata, self._counters.denials
+        )
+        self._sources.authorizer = self._authorization.standard
         return Services(
             node_id=config.node_id,
             metadata=self._metadata,
@@ -293,6 +299,7 @@ class Broker:
             random=self._random,
             executor=self._executor,
             disk=self._disk,
+            authorizer=authorizer,
             counters=self._counters,
         )
 
@@ -326,6 +333,17 @@ class Broker:
     def progress(self) -> tuple[int, int]:
         """Return how many logs are open, and of how many. May be called from any thread."""
         return (len(self._log_dir.logs), self._log_dir.assigned) if self._log_dir is not None else (0, 0)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether settings name files that `reload` reads again."""
+        config = self._config
+        return bool(config.flint_acl_file) or any(one.has_tls for one in protocols_of(config).values())
+
+    def reload(self) -> None:
+        """Read certificates and an ACL file again, without waiting for the next look at them."""
+        self._authorization.reload()
+        self._server.refresh_certificates()
 
     async def stop(self) -> None:
         """Drain, flush, and write the clean-shutdown marker."""
@@ -389,10 +407,6 @@ class Broker:
         logger.critical("the metadata journal cannot be written, stopping: %s", error)
         self.failed.set()
 
-    def reload_certificates(self) -> None:
-        """Load keys and certificates from files that changed, without waiting for the next look at them."""
-        self._server.refresh_certificates()
-
     # ---- housekeeping
 
     def _schedule_housekeeping(self) -> None:
@@ -408,6 +422,7 @@ class Broker:
         self._maintenance.tick()
         self._groups.tick()
         self._quotas.tick()
+        self._authorization.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:

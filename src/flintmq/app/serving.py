@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from flintmq.app.broker import Broker, StartupReport
 from flintmq.app.observability.logs import Logs
 from flintmq.settings import LoadedSettings
-from flintmq.settings.listeners import protocols_of
 
 if TYPE_CHECKING:
     from flintmq.app.observability.profiler import Profiler
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 def serve(
     loaded: LoadedSettings, *, begun: Callable[[Broker], object], ready: Callable[[StartupReport], object]
 ) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once.
+    """Serve until SIGTERM or SIGINT; the exit code. A second signal exits at once. SIGHUP reads certificates
+    and an ACL file again.
 
     `begun` is called before the broker starts, which may take long, and `ready` once clients may connect.
     """
@@ -50,8 +50,9 @@ async def _serve(
     begun(broker)
     started = await broker.start()
     profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
-    if any(protocol.has_tls for protocol in protocols_of(loaded.broker).values()):
-        loop.add_signal_handler(signal.SIGHUP, broker.reload_certificates)
+    if broker.has_files:
+        # Without such files the signal ends the process, as a closed terminal should.
+        loop.add_signal_handler(signal.SIGHUP, broker.reload)
     ready(started)
     waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -53,6 +53,9 @@ from flintmq.broker.handlers.own import (
 from flintmq.broker.handlers.security import (
     alter_client_quotas,
     alter_user_scram_credentials,
+    create_acls,
+    delete_acls,
+    describe_acls,
     describe_client_quotas,
     describe_user_scram_credentials,
     sasl_authenticate,
@@ -79,6 +82,7 @@ from flintmq.broker.handlers.transactions import (
     write_txn_markers,
 )
 from flintmq.broker.request import Request
+from flintmq.broker.required_rights import REQUIRED_RIGHTS, RequiredRight
 from flintmq.broker.services import Services
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import FIRST_OWN_KEY
@@ -91,7 +95,7 @@ RawHandler = Callable[[Request, Services], "Awaitable[None] | None"]
 
 
 class Resource(Enum):
-    """What an API acts on, and so what a principal must be allowed to touch."""
+    """What an API acts on, for the documentation; the rights it needs are in `required_rights`."""
 
     NONE = "none"
     CLUSTER = "cluster"
@@ -119,6 +123,11 @@ class Api:
     def advertised(self) -> tuple[int, int]:
         lowest = self.versions[0] if self.advertised_from is None else self.advertised_from
         return lowest, self.versions[1]
+
+    @property
+    def rights(self) -> tuple[RequiredRight, ...]:
+        """What a principal must be allowed to do."""
+        return REQUIRED_RIGHTS[self.key]
 
     @property
     def is_own(self) -> bool:
@@ -158,6 +167,9 @@ APIS: tuple[Api, ...] = (
     Api(26, "EndTxn", (0, 5), TRANSACTIONAL_ID, end_txn.handle),
     Api(27, "WriteTxnMarkers", (1, 2), CLUSTER, write_txn_markers.handle, has_quotas=False),
     Api(28, "TxnOffsetCommit", (0, 5), GROUP, txn_offset_commit.handle),
+    Api(29, "DescribeAcls", (1, 3), CLUSTER, describe_acls.handle),
+    Api(30, "CreateAcls", (1, 3), CLUSTER, create_acls.handle),
+    Api(31, "DeleteAcls", (1, 3), CLUSTER, delete_acls.handle),
     Api(32, "DescribeConfigs", (1, 4), CLUSTER, describe_configs.handle),
     Api(33, "AlterConfigs", (0, 2), CLUSTER, alter_configs.handle),
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from flintmq.metrics import UNCOUNTED, ApiCounters
 from flintmq.security.authentication.exchange import SaslExchange
+from flintmq.security.authorization.authorizer import SessionRights
 from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.security.quotas.client_quotas import ClientLimits
 from flintmq.storage.segment import FileRange
@@ -22,8 +23,8 @@ class ClientSession:
 
     __slots__ = (
         "client_software", "expires_at", "is_authenticated", "limits", "limits_client_id", "limits_epoch",
-        "limits_principal", "listener", "local_host", "local_port", "peer", "peer_host", "principal", "sasl",
-        "security_protocol", "ssl_peer", "token_authenticated",
+        "limits_principal", "listener", "local_host", "local_port", "peer", "peer_host", "principal", "rights",
+        "sasl", "security_protocol", "ssl_peer", "token_authenticated",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,8 @@ class ClientSession:
         if security_protocol.startswith("SASL_"):
             self.is_authenticated = False
             self.sasl = SaslExchange()
+        self.rights: SessionRights | None = None
+        """What the authorizer has decided for the principal; None until it is asked."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
         # The quotas of the last request's client id, for as long as the epoch is that of the quotas.

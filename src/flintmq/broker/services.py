@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flintmq.broker.authorization import Authorization
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
 from flintmq.broker.limits import ParkedFetchLimit, SerialExecutor
@@ -49,6 +50,8 @@ class Services:
     random: Random
     executor: Executor
     disk: Disk
+    authorizer: Authorization | None = None
+    """None if everything is allowed (`authorizer.class.name` is empty)."""
     counters: Counters = field(default_factory=Counters)
     parked_fetches: ParkedFetchLimit = field(default_factory=ParkedFetchLimit)
     batch_validation: SerialExecutor = field(default_factory=SerialExecutor)

@@ -9,6 +9,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from flintmq.errors import ErrorCode, RequestError
@@ -49,15 +50,23 @@ class TransactionVerification:
     """Decides which batches of one request may be written."""
 
     __slots__ = (
-        "_codes", "_error", "_is_pending", "_partitions", "_producer", "_services", "_transactional_id",
+        "_codes", "_denied", "_error", "_is_pending", "_partitions", "_producer", "_services", "_transactional_id",
         "_version", "_waiter",
     )  # fmt: skip
 
-    def __init__(self, message: ProduceRequest, version: int, services: Services) -> None:
+    def __init__(
+        self,
+        message: ProduceRequest,
+        version: int,
+        services: Services,
+        denied: Container[str | bytes] | None = None,
+    ) -> None:
+        """Topics in `denied` are passed over: they must not take part in the transaction."""
         assert message.transactional_id is not None
         self._transactional_id = message.transactional_id
         self._version = version
         self._services = services
+        self._denied = denied
         self._partitions: list[TopicPartition] = []
         self._producer: tuple[int, int] | None = None
         self._codes: Codes = {}
@@ -72,6 +81,8 @@ class TransactionVerification:
         partitions = self._services.partitions
         error: ErrorCode | None = None
         for topic, batches in message.topics:
+            if self._denied is not None and topic in self._denied:
+                continue
             for index, records in batches:
                 partition = partitions.get(topic, index)
                 if partition is None or partition.is_internal or records is None:

@@ -33,8 +33,7 @@ _GROWTH: Final = 32
 """A larger answer gets a buffer of its own, so many times what has arrived of it at most."""
 
 Allocate = Callable[[int], bytearray | memoryview]
-"""Makes a buffer of so many bytes, whatever they are. A `bytearray` costs a pass over it, because it is filled with
-zeros."""
+"""Returns a buffer of the given size, with any contents; `bytearray` spends a pass on filling it with zeros."""
 
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">ihhih")

@@ -100,6 +100,8 @@ class ClusterMetadata:
             broker_configs=True,
             scram=True,
             quotas=True,
+            acls_added=list(fresh.acls.values()),
+            acls_removed=list(self.image.acls.values()),
         )
         self.image.become(fresh)
         self._publish(delta)

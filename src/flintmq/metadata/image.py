@@ -51,6 +51,8 @@ class ImageDelta:
     scram: bool = False
     """SCRAM credentials."""
     quotas: bool = False
+    acls_added: list[keys.AclValue] = field(default_factory=list)
+    acls_removed: list[keys.AclValue] = field(default_factory=list)
 
 
 class ClusterImage:
@@ -62,6 +64,8 @@ class ClusterImage:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.deleting: dict[bytes, str] = {}
+        self.acls: dict[str, keys.AclValue] = {}
+        """By key in the store."""
         self.config_revisions: dict[str, int] = {}
         self.scram: dict[str, dict[str, ScramCredential]] = {}
         """By mechanism and user."""
@@ -98,6 +102,8 @@ class ClusterImage:
                 delta.quotas = True
             elif key == keys.SASL_SECRET and item is not None:
                 self.sasl_secret = keys.decode_sasl_secret(item.value).secret
+            elif key.startswith(keys.ACLS):
+                self._apply_acl(key, item, delta)
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -206,3 +212,11 @@ class ClusterImage:
         else:
             self.quotas[entity] = keys.decode_quotas(item.value)
             self.quota_revisions[entity] = item.revision
+
+    def _apply_acl(self, key: str, item: StoreItem | None, delta: ImageDelta) -> None:
+        old = self.acls.pop(key, None)
+        if old is not None:
+            delta.acls_removed.append(old)
+        if item is not None:
+            value = self.acls[key] = keys.decode_acl(item.value)
+            delta.acls_added.append(value)

@@ -10,9 +10,12 @@
 /scram/{mechanism}/{user}    {"salt": …, "stored_key": …, "server_key": …, "iterations": n}
 /quota/{entity}              {"producer_byte_rate": n, …}     by entity, such as user=alice&client-id
 /sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
+/acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
 """
 
 from __future__ import annotations
+
+from hashlib import sha256
 
 import msgspec
 
@@ -29,6 +32,7 @@ DELETING = "/deleting/"
 SCRAM = "/scram/"
 QUOTAS = "/quota/"
 SASL_SECRET = "/sasl-secret"
+ACLS = "/acl/"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -49,6 +53,18 @@ class PartitionValue(msgspec.Struct, frozen=True):
 
 class DeletingValue(msgspec.Struct, frozen=True):
     name: str
+
+
+class AclValue(msgspec.Struct, frozen=True):
+    """An ACL; the numbers are those of Kafka's protocol."""
+
+    resource: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
 
 
 class ProducerIdsValue(msgspec.Struct, frozen=True):
@@ -75,6 +91,7 @@ decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
 decode_scram = msgspec.json.Decoder(ScramValue).decode
 decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
 decode_quotas = msgspec.json.Decoder(dict[str, float]).decode
+decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -109,3 +126,7 @@ def quota(entity: QuotaEntity) -> str:
 
 def quota_entity(key: str) -> QuotaEntity:
     return parse_entity_key(key[len(QUOTAS) :])
+
+
+def acl(value: AclValue) -> str:
+    return ACLS + encode_uuid(sha256(encode(value)).digest()[:16])

@@ -121,13 +121,15 @@ class QuotaCounters:
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "authentications", "connections", "logs", "quotas", "transactions")
+    __slots__ = ("apis", "authentications", "connections", "denials", "logs", "quotas", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
         """By Kafka's name of the API; filled by whoever dispatches."""
         self.authentications = AuthenticationCounters()
         self.connections = ConnectionCounters()
+        self.denials: Counter[str] = Counter()
+        """Requests for a resource that were denied, by Kafka's name of the operation."""
         self.logs = LogCounters()
         self.quotas = QuotaCounters()
         self.transactions = TransactionCounters()

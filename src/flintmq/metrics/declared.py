@@ -116,6 +116,13 @@ _CONNECTIONS = (
         ("listener",),
     ),
     Metric(
+        "flintmq_authorization_denials_total",
+        _COUNTER,
+        "Operations on a resource that the authorizer denied to a client that named the resource.",
+        ("operation",),
+    ),
+    Metric("flintmq_acls", _GAUGE, "ACLs in force; absent without an authorizer that has ACLs."),
+    Metric(
         "flintmq_client_connections",
         _GAUGE,
         "Open connections by the client's own name and version (KIP-511); the fifty most frequent, the rest as "

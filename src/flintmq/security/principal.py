@@ -1,8 +1,10 @@
-"""Principals: the authenticated identity of a client."""
+"""Principals: the identity behind a connection, as Kafka writes it (`User:alice`). Pure."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+USER: Final = "User"
 
 
 class Principal(NamedTuple):
@@ -14,7 +16,7 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
-ANONYMOUS = Principal("User", "ANONYMOUS")
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 """The principal of connections without authentication."""
 
 
@@ -22,5 +24,5 @@ def parse_principal(text: str) -> Principal:
     """Read `User:alice`; raise ValueError if it is not of that form. The name may hold further colons."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:
-        raise ValueError(f"{text!r} is not of the form User:name")
+        raise ValueError(f"expected a principal such as User:alice, not {text!r}")
     return Principal(kind, name)

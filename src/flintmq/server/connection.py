@@ -1,43 +1,33 @@
 """One client's connection: frames in, dispatched in order; answers out, in the same order.
 
-A client that exceeds a quota is not read from for a while. A request of which a part has arrived is received to its
-end all the same, so that throttled clients keep no memory that others wait for.
-
 A parked request (a long poll, acks=all) does not keep those behind it from being dispatched, only from
 being answered before it. Reading stops while too many requests are in flight, while a barrier is pending,
 while the client does not take its answers, and while the memory budget says so. However much a client sends
 at once, it is handled for a few milliseconds at a time, so that the others have their turn.
+
+A client that exceeds a quota is not read from for a while. A request of which a part has arrived is received to its
+end all the same, so that throttled clients keep no memory that others wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.broker.throttling import charge_time
-from flintmq.effects import Executor
 from flintmq.errors import ProtocolError
-from flintmq.metrics import ConnectionCounters
-from flintmq.server.closed_connections import ClosedConnectionLog, CloseReason
-from flintmq.server.inbound import GROWTH_MIN, SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
-from flintmq.server.inbound_budget import InboundBudget
+from flintmq.server.closed_connections import CloseReason
+from flintmq.server.context import ServerContext
+from flintmq.server.inbound import SHARED_BYTES, FrameBuffer, frame_size
 from flintmq.server.outbound import Outbound, memory_of
-from flintmq.server.outbound_budget import OutboundBudget
-from flintmq.server.unauthenticated import UnauthenticatedConnections
-from flintmq.settings import BrokerConfig
-
-logger: Final = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
-# What all clients together may let pile up in memory, and from where on one is counted among them.
-BACKLOGS_BYTES_MAX: Final = 64 * 1024 * 1024
+# From where on a client is counted among those that let much pile up.
 BACKLOG_BYTES_COUNTED: Final = 64 * 1024
 # How long the requests of one connection are handled before the others have their turn.
 TURN_S: Final = 0.005
@@ -45,68 +35,6 @@ TURN_S: Final = 0.005
 TURNED_AWAY_MAX: Final = 1000
 _LENGTH: Final = 4
 _NOTHING: Final = memoryview(b"")
-
-
-class RequestDispatcher(Protocol):
-    def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
-        """Handle one frame. A request that is not answered yet will call `connection.send_response`."""
-        ...
-
-
-class ServerContext:
-    """What all connections of a server have in common."""
-
-    __slots__ = (
-        "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
-        "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
-        "throttled", "turned_away", "turned_away_s", "unauthenticated", "unauthenticated_frame_size_max",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        dispatcher: RequestDispatcher,
-        executor: Executor,
-        budget: InboundBudget,
-        frame_size_max: int,
-        in_flight_max: int,
-        admits: Callable[[Connection], str | None],
-        on_closed: Callable[[Connection], object],
-        turned_away_s: Callable[[Connection], float] | None = None,
-        ordinary_frame_size_max: int = UNLIMITED,
-        unauthenticated_frame_size_max: int = GROWTH_MIN,
-        counters: ConnectionCounters | None = None,
-        config: Callable[[], BrokerConfig] = BrokerConfig,
-    ) -> None:
-        self.loop = loop
-        self.dispatcher = dispatcher
-        self.executor = executor
-        self.budget = budget
-        self.frame_size_max = frame_size_max
-        self.in_flight_max = in_flight_max
-        self.admits = admits
-        self.on_closed = on_closed
-        self.turned_away_s = turned_away_s
-        """After how long a connection is closed because its client connects too often; 0 if it does not."""
-        self.ordinary_frame_size_max = ordinary_frame_size_max
-        """For all but those that write records."""
-        self.unauthenticated_frame_size_max = unauthenticated_frame_size_max
-        self.counters = counters or ConnectionCounters()
-        self.connections: dict[Connection, None] = {}
-        self.buffer = memoryview(bytearray(SHARED_BYTES))
-        self.draining = False
-        """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
-        self.backlog: OutboundBudget[Connection] = OutboundBudget(BACKLOGS_BYTES_MAX)
-        self.throttled: dict[Connection, None] = {}
-        """Not read from, because their clients exceeded a quota."""
-        self.turned_away: dict[Connection, None] = {}
-        """Never read from, and closed soon."""
-        self.refusals = ClosedConnectionLog(loop, logger)
-        self.unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections(
-            loop, config
-        )
-        """Of listeners with TLS or SASL; one that is known leaves it."""
 
 
 class Connection(asyncio.BufferedProtocol):

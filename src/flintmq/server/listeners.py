@@ -18,7 +18,8 @@ from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection, RequestDispatcher, ServerContext
+from flintmq.server.connection import Connection
+from flintmq.server.context import RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
 from flintmq.settings.listeners import protocols_of

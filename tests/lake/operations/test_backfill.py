@@ -271,6 +271,9 @@ def test_the_command_says_what_it_did(lake: Lake, topics: Topics, topic: str) ->
     topics.write(topic, records(3, 1, note="x"))
     assert "fields without a column: note (1 record)" in run("sync", *place, "--decode", "json")
     assert "fields without a column: note (1 record)" in run("audit", *place)
-    refused = CliRunner().invoke(main, ["lake", "sync", *place, "--schema", "a long", "--schema", "b long"])
-    assert refused.exit_code == 2
-    assert "given twice" in refused.output
+    for command in ("sync", "rebuild"):
+        refused = CliRunner().invoke(
+            main, ["lake", command, *place, "--schema", "a long", "--schema", "b long"]
+        )
+        assert refused.exit_code == 2
+        assert "given twice" in refused.output

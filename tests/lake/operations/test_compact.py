@@ -29,6 +29,8 @@ from support.lake.table_location import TableLocation, progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WITHOUT_SPARK = True
+
 
 @pytest.fixture(params=list(Format))
 def format(request: pytest.FixtureRequest) -> Format:

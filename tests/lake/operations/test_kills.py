@@ -27,6 +27,8 @@ from support.lake.table_pairs import Pair
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WITHOUT_SPARK = True
+
 RUN_TIMEOUT_S = 180.0
 
 FORMATS = [Format.PARQUET, Format.ICEBERG, pytest.param(Format.DELTA, marks=pytest.mark.long)]

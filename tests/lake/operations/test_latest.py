@@ -21,6 +21,8 @@ from support.lake.table_pairs import RAW, Pair, Record, raw_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WITHOUT_SPARK = True
+
 
 @pytest.fixture(params=list(Format))
 def format(request: pytest.FixtureRequest) -> Format:

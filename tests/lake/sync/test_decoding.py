@@ -24,6 +24,8 @@ from support.broker.broker_process import BrokerProcess
 from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import TIME_MS, Topics
 
+WITHOUT_SPARK = True
+
 DAY_MS = 86_400_000
 COLUMNS = "id long, name string"
 

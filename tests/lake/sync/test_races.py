@@ -23,6 +23,8 @@ from support.lake.sync_process import START_TIMEOUT_S, LakeProcess
 from support.lake.synced_lake import FORMATS, Lake, topic_rows
 from support.spark.spark_topics import Topics, numbered
 
+WITHOUT_SPARK = True
+
 ROUNDS_MAX = 100
 PARTITIONS = 2
 NAMES = ("one", "other")

@@ -21,7 +21,8 @@ import uvloop
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.effects.real import LoopExecutor
-from flintmq.server.connection import Connection, ServerContext
+from flintmq.server.connection import Connection
+from flintmq.server.context import ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from flintmq.app.authorization import AuthorizationSource
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
@@ -26,6 +27,7 @@ from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.scram_credentials import ScramCredentials
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import NewTopic, Topics
+from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler, TaskLimits
 from flintmq.partitions.partition import Partition
@@ -36,6 +38,7 @@ from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
+from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.security.quotas.client_quotas import LimitedClients
 from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
@@ -53,11 +56,13 @@ class Refused(Exception):
 
 
 class FakeConnection:
-    def __init__(self) -> None:
-        self.session = ClientSession(
+    def __init__(self, principal: Principal = ANONYMOUS, session: ClientSession | None = None) -> None:
+        self.session = session or ClientSession(
             listener="PLAINTEXT", peer="client:1", local_host="127.0.0.1", local_port=9092
         )
         self.throttled_s = 0.0
+        if session is None:
+            self.session.principal = principal
         self.answer: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
 
     def send_response(self, request: Request) -> None:
@@ -94,6 +99,7 @@ class SingleBroker:
         self._markers_per_turn = markers_per_turn
         self.disk = disk
         self.path = "data"
+        self.principal = ANONYMOUS
         self._settings = settings
         self._correlation_ids = itertools.count(1)
         loop.run_until_complete(self._start())
@@ -148,6 +154,9 @@ class SingleBroker:
         self.transactions.start()
         self.limited_clients = LimitedClients(lambda: metadata.image.quotas, clock.monotonic)
         metadata.subscribe(lambda delta: self.limited_clients.changed() if delta.quotas else None)
+        counters = Counters()
+        self.authorization = AuthorizationSource(executor)
+        authorizer = self.authorization.create(configs.broker, self._settings, metadata, counters.denials)
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
@@ -184,6 +193,8 @@ class SingleBroker:
             timers=self.loop,
             executor=executor,
             disk=self.disk,
+            authorizer=authorizer,
+            counters=counters,
         )
         self._dispatcher = Dispatcher(self.services)
 
@@ -196,9 +207,11 @@ class SingleBroker:
 
         self.loop.run_until_complete(stop())
 
-    def ask(self, message: Message, answer: type[M], version: int) -> M:
-        """Send one request and read its answer, both as bytes."""
-        return self.ask_together([message], answer, version)[0]
+    def ask(
+        self, message: Message, answer: type[M], version: int, *, principal: Principal | None = None
+    ) -> M:
+        """Send one request and read its answer, both as bytes. The connection is that of `self.principal`."""
+        return self.loop.run_until_complete(self.exchange(message, answer, version, principal=principal))
 
     def ask_together(self, requests: Sequence[Message], answer: type[M], version: int) -> list[M]:
         """The same for several connections at once."""
@@ -217,8 +230,16 @@ class SingleBroker:
 
         return self.loop.run_until_complete(dispatch())
 
-    async def exchange(self, message: Message, answer: type[M], version: int) -> M:
-        connection = FakeConnection()
+    async def exchange(
+        self,
+        message: Message,
+        answer: type[M],
+        version: int,
+        *,
+        principal: Principal | None = None,
+        session: ClientSession | None = None,
+    ) -> M:
+        connection = FakeConnection(principal or self.principal, session)
         correlation_id = next(self._correlation_ids)
         request = self._dispatcher.dispatch(connection, _frame(message, version, correlation_id))
         if request is None or request.response is None:

@@ -19,5 +19,5 @@ def test_a_principal_is_read_as_it_is_written(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "alice", ":alice", "User:"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="User:name"):
+    with pytest.raises(ValueError, match="such as User:alice"):
         parse_principal(text)

@@ -29,6 +29,7 @@ from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
@@ -69,6 +70,7 @@ class MetricsSources:
     transactions: TransactionCoordinator | None = None
     sessions: FetchSessions | None = None
     server: Server | None = None
+    authorizer: StandardAuthorizer | None = None
     recovery_s: float | None = None
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -210,6 +212,10 @@ class MetricsCollector:
         for quota in (*CLIENT_QUOTA_NAMES, *IP_QUOTA_NAMES):
             out.add("flintmq_throttled_total", quotas.throttled[quota], quota)
             out.add("flintmq_throttle_seconds_total", round(quotas.throttled_seconds[quota], 3), quota)
+        for operation, count in sorted(self._counters.denials.items()):
+            out.add("flintmq_authorization_denials_total", count, operation)
+        if self._parts.authorizer is not None:
+            out.add("flintmq_acls", len(self._parts.authorizer))
         if server is None:
             return
         out.add("flintmq_throttled_connections", server.throttled)

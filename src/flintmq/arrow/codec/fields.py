@@ -79,8 +79,8 @@ class Strings:
 class Fields:
     """The columns. Without contents, keys, values and headers are not there, and were not looked at."""
 
-    timestamp_deltas: npt.NDArray[np.int64]
-    offset_deltas: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
     keys: Strings
     values: Strings
     header_counts: npt.NDArray[np.int64]
@@ -91,12 +91,12 @@ class Fields:
 
     @classmethod
     def in_steps(cls, payload: VarintPayload, spans: Spans, *, with_contents: bool) -> Fields:
-        """Read them in steps over columns."""
+        """Read them in steps over columns. Timestamps and offsets are deltas: batches are not known here."""
         count = len(spans.begins)
         contents = count if with_contents else 0
         fields = cls(
-            timestamp_deltas=np.empty(count, np.int64),
-            offset_deltas=np.empty(count, np.int64),
+            timestamps=np.empty(count, np.int64),
+            offsets=np.empty(count, np.int64),
             keys=Strings.unfilled(contents),
             values=Strings.unfilled(contents),
             header_counts=np.zeros(contents, np.int64),
@@ -122,8 +122,8 @@ class Fields:
             for one in headers
         )
         return cls(
-            timestamp_deltas=np.frombuffer(memoryview(found.timestamp_deltas), np.int64),
-            offset_deltas=np.frombuffer(memoryview(found.offset_deltas), np.int64),
+            timestamps=np.frombuffer(memoryview(found.timestamps), np.int64),
+            offsets=np.frombuffer(memoryview(found.offsets), np.int64),
             keys=Strings.of(found.keys, found.key_nulls),
             values=Strings.of(found.values, found.value_nulls),
             header_counts=counts,
@@ -133,8 +133,8 @@ class Fields:
 
     def keep(self, rows: Flags) -> None:
         """Let all others go."""
-        self.timestamp_deltas = self.timestamp_deltas[rows]
-        self.offset_deltas = self.offset_deltas[rows]
+        self.timestamps = self.timestamps[rows]
+        self.offsets = self.offsets[rows]
         if len(self.header_counts):
             self.ends = self.ends[rows]
             self.keys.keep(rows)
@@ -147,8 +147,8 @@ class Fields:
     ) -> None:
         length, timestamp_delta, offset_delta, key_length, position = _heads(payload, begins)
         refuse(((length | offset_delta) & 1) != 0)  # negative
-        self.timestamp_deltas[rows] = signed(timestamp_delta)
-        self.offset_deltas[rows] = (offset_delta >> 1).view(np.int64)
+        self.timestamps[rows] = signed(timestamp_delta)
+        self.offsets[rows] = (offset_delta >> 1).view(np.int64)
         if not with_contents:
             return
         position = self.keys.fill(rows, position, key_length)

@@ -11,7 +11,7 @@ only unusual, makes `read` return None: those modules then decide what it is. Th
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from librt.vecs import vec
 from mypy_extensions import i32, i64, u8
@@ -22,15 +22,30 @@ _SIZE_MAX_32: Final = 5
 _SIZE_MAX_64: Final = 8
 """A longer one is left to others: the sign of a machine word would be in its way."""
 _MAX_32: Final = 0xFFFF_FFFF
+_BASE_MAX: Final = 1 << 62
+"""No delta that is read here makes more of it than a machine word holds."""
 _HEADER_SIZE_MIN: Final = 2
+
+
+class BatchFields(NamedTuple):
+    """What is needed of the batches: a row for each."""
+
+    starts: list[int]
+    """Of their payloads."""
+    ends: list[int]
+    counts: list[int]
+    base_offsets: list[int]
+    base_timestamps: list[int]
+    append_timestamps: list[int | None]
+    """The time that stands for those of all records; None if they have their own."""
 
 
 class RecordFields:
     """A row for each record. Keys and values have a start and an end; of a null one they are the same."""
 
     def __init__(self, rows: i64, content_rows: i64) -> None:
-        self.timestamp_deltas: vec[i64] = _long_zeros(rows)
-        self.offset_deltas: vec[i64] = _long_zeros(rows)
+        self.timestamps: vec[i64] = _long_zeros(rows)
+        self.offsets: vec[i64] = _long_zeros(rows)
         self.keys: vec[i32] = _int_zeros(content_rows * 2)
         self.key_nulls: vec[u8] = _byte_zeros(content_rows)
         self.values: vec[i32] = _int_zeros(content_rows * 2)
@@ -42,31 +57,20 @@ class RecordFields:
         """Of the records. These three are empty unless a record has headers, and zero for one that has none."""
 
 
-def read(
-    data: bytes, starts: list[int], ends: list[int], counts: list[int], *, with_contents: bool
-) -> RecordFields | None:
-    """Read the records of the batches whose payloads are between `starts` and `ends`.
-
-    Without contents, only lengths and deltas are looked at.
-    """
-    rows: i64 = sum(counts)
+def read(data: bytes, batches: BatchFields, *, with_contents: bool) -> RecordFields | None:
+    """Read the records of the batches. Without contents, only lengths and deltas are looked at."""
+    rows: i64 = sum(batches.counts)
     found = RecordFields(rows, rows if with_contents else 0)
     try:
-        return found if _read(data, starts, ends, counts, with_contents, found) else None
+        return found if _read(data, batches, with_contents, found) else None
     except IndexError:
         return None
 
 
-def _read(
-    data: bytes,
-    starts: list[int],
-    ends: list[int],
-    counts: list[int],
-    with_contents: bool,
-    found: RecordFields,
-) -> bool:
+def _read(data: bytes, batches: BatchFields, with_contents: bool, found: RecordFields) -> bool:
+    starts, ends, counts, base_offsets, base_timestamps, append_timestamps = batches
     # In variables of their own, which are machine words: an attribute would be looked up for each record.
-    timestamp_deltas, offset_deltas = found.timestamp_deltas, found.offset_deltas
+    timestamps, offsets = found.timestamps, found.offsets
     keys, key_nulls, values, value_nulls = found.keys, found.key_nulls, found.values, found.value_nulls
     row: i64 = 0
     position: i64 = 0
@@ -75,8 +79,14 @@ def _read(
     number: i64 = 0
     end: i64 = 0
     byte: i64 = 0
+    base_offset: i64 = 0
+    base_timestamp: i64 = 0
     for batch in range(len(starts)):
         position, last, count = starts[batch], ends[batch], counts[batch]
+        base_offset, base_timestamp = base_offsets[batch], base_timestamps[batch]
+        append_timestamp = append_timestamps[batch]
+        if not -_BASE_MAX < base_timestamp < _BASE_MAX:
+            return False
         for _ in range(count):
             # Numbers of one byte, and lengths of two, are read in place: a call costs as much as the rest of a field.
             number = data[position]
@@ -96,14 +106,14 @@ def _read(
             position += 1
             if number >= 0x80:
                 number, position = _rest(data, number, position, _SIZE_MAX_64)
-            timestamp_deltas[row] = (number >> 1) ^ -(number & 1)
+            timestamps[row] = base_timestamp + ((number >> 1) ^ -(number & 1))
             number = data[position]
             position += 1
             if number >= 0x80:
                 number, position = _rest(data, number, position, _SIZE_MAX_32)
             if number & 1:
                 return False
-            offset_deltas[row] = number >> 1
+            offsets[row] = base_offset + (number >> 1)
             if with_contents:
                 number = data[position]
                 position += 1
@@ -150,6 +160,9 @@ def _read(
             row += 1
         if position != last:
             return False
+        if append_timestamp is not None:
+            for at in range(row - count, row):
+                timestamps[at] = append_timestamp
     return True
 
 
@@ -173,7 +186,7 @@ def _rest(data: bytes, first: i64, position: i64, size_max: i64) -> tuple[i64, i
 def _note_headers(found: RecordFields, row: i64, count: i64, position: i64, end: i64) -> None:
     if not found.has_headers:
         found.has_headers = True
-        rows: i64 = len(found.timestamp_deltas)
+        rows: i64 = len(found.timestamps)
         found.header_counts = _long_zeros(rows)
         found.header_positions = _long_zeros(rows)
         found.ends = _long_zeros(rows)

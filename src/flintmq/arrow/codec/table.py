@@ -7,7 +7,7 @@ not made. What is damaged is a CorruptionError that names topic, partition and o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from flintmq.arrow.codec import arrays, record_fields
 from flintmq.arrow.codec.batches import BatchPart, BatchSource
 from flintmq.arrow.codec.fields import Fields
 from flintmq.arrow.codec.headers import Headers
+from flintmq.arrow.codec.record_fields import BatchFields
 from flintmq.arrow.codec.record_spans import Spans, walk
-from flintmq.arrow.codec.varints import BadRow, Flags, refuse
+from flintmq.arrow.codec.varints import BadRow, Flags, Positions, refuse
+from flintmq.errors import CorruptionError
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -71,38 +73,58 @@ class RecordTable:
         return pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in self.schema], schema=self.schema)
 
     def rows_of(self, part: BatchPart) -> pa.RecordBatch:
-        fields = self._fields_at_once(part)
-        batch_of = np.repeat(np.arange(len(part.counts)), part.counts)
+        fields = self._fields_at_once(part) or self._fields_in_steps(part)
+        self._check_headers(part, fields)
+        inside = self._inside(fields.offsets)
+        kept = None
+        if not inside.all():
+            kept = np.flatnonzero(inside)
+            fields.keep(inside)
         try:
-            if fields is None:
-                spans = self._spans(part)
-                fields = Fields.in_steps(part.payload, spans, with_contents=self._with_contents)
-            self._check_headers(part, fields)
-            offsets = part.base_offsets[batch_of] + fields.offset_deltas
-            inside = self._inside(offsets)
-            if not inside.all():
-                fields.keep(inside)
-                offsets, batch_of = offsets[inside], batch_of[inside]
-            rows = _Rows(part, fields, offsets, batch_of)
-            columns = [self._column(name, rows) for name in self.schema.names]
+            columns = [self._column(name, part, fields, kept) for name in self.schema.names]
         except BadRow as bad:
-            raise self.source.damage(
-                int(part.base_offsets[batch_of[bad.row]]), "holds a record that makes no sense"
-            ) from None
+            raise self._senseless(part, bad.row if kept is None else int(kept[bad.row])) from None
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _fields_at_once(self, part: BatchPart) -> Fields | None:
         """Return None if that does not pay, or if there may be something wrong, which the steps find."""
         if not _READS_AT_ONCE:
             return None
-        found = record_fields.read(
-            part.payload.data,
+        batches = BatchFields(
             part.starts.tolist(),
             part.ends.tolist(),
             part.counts.tolist(),
-            with_contents=self._with_contents,
+            part.base_offsets.tolist(),
+            part.base_timestamps.tolist(),
+            [
+                time if is_append else None
+                for time, is_append in zip(
+                    part.max_timestamps.tolist(), part.append_times.tolist(), strict=True
+                )
+            ],
         )
+        found = record_fields.read(part.payload.data, batches, with_contents=self._with_contents)
         return None if found is None else Fields.of(found)
+
+    def _fields_in_steps(self, part: BatchPart) -> Fields:
+        spans = self._spans(part)
+        batch_of = np.repeat(np.arange(len(part.counts)), part.counts)
+        try:
+            fields = Fields.in_steps(part.payload, spans, with_contents=self._with_contents)
+            base, deltas = part.base_timestamps[batch_of], fields.timestamps
+            times = base + deltas
+            refuse(((base ^ times) & (deltas ^ times)) < 0)  # more than 64 bits
+        except BadRow as bad:
+            raise self._senseless(part, bad.row) from None
+        if part.append_times.any():
+            times = np.where(part.append_times[batch_of], part.max_timestamps[batch_of], times)
+        fields.timestamps = times
+        fields.offsets += part.base_offsets[batch_of]
+        return fields
+
+    def _senseless(self, part: BatchPart, record: int) -> CorruptionError:
+        batch = int(np.searchsorted(np.cumsum(part.counts), record, side="right"))
+        return self.source.damage(int(part.base_offsets[batch]), "holds a record that makes no sense")
 
     def _spans(self, part: BatchPart) -> Spans:
         try:
@@ -129,27 +151,15 @@ class RecordTable:
         inside = offsets >= self._start_offset
         return inside if self._end_offset is None else inside & (offsets < self._end_offset)
 
-    def _column(self, name: str, rows: _Rows) -> Any:
-        count = len(rows.offsets)
+    def _column(self, name: str, part: BatchPart, fields: Fields, kept: Positions | None) -> Any:
+        """`kept` are the records that are in the range, if not all are."""
+        count = len(fields.offsets)
         if name == "topic":
             return arrays.repeated_text(self.source.topic, count)
         if name == "partition":
             return arrays.numbers(np.full(count, self.source.partition, np.int32))
         if name == "offset":
-            return arrays.numbers(rows.offsets)
-        return rows.column(name)
-
-
-class _Rows(NamedTuple):
-    """The records that are in the range."""
-
-    part: BatchPart
-    fields: Fields
-    offsets: Numbers
-    batch_of: Numbers
-
-    def column(self, name: str) -> Any:
-        part, fields = self.part, self.fields
+            return arrays.numbers(fields.offsets)
         if name == "key":
             return arrays.binary(part.payload, fields.keys)
         if name == "value":
@@ -157,18 +167,12 @@ class _Rows(NamedTuple):
         if name == "headers":
             counts = fields.header_counts
             if not counts.any():
-                return pa.nulls(len(counts), arrays.HEADERS)
+                return pa.nulls(count, arrays.HEADERS)
             headers = Headers(part.payload, fields.header_positions, fields.ends, counts)
             return arrays.headers(part.payload, counts, headers)
         if name == "timestampType":
-            return arrays.numbers(part.append_times.astype(np.int32)[self.batch_of])
-        return arrays.timestamps(self._timestamps())
-
-    def _timestamps(self) -> Numbers:
-        part = self.part
-        base, deltas = part.base_timestamps[self.batch_of], self.fields.timestamp_deltas
-        times = base + deltas
-        refuse(((base ^ times) & (deltas ^ times)) < 0)  # more than 64 bits
-        if part.append_times.any():
-            times = np.where(part.append_times[self.batch_of], part.max_timestamps[self.batch_of], times)
-        return times
+            if not part.append_times.any():
+                return arrays.numbers(np.zeros(count, np.int32))
+            kinds = np.repeat(part.append_times.astype(np.int32), part.counts)
+            return arrays.numbers(kinds if kept is None else kinds[kept])
+        return arrays.timestamps(fields.timestamps)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_cluster_allowed
 from flintmq.broker.fetch_sessions import FetchContext, FetchPartition
 from flintmq.broker.request import Request
 from flintmq.broker.responses import finish_response, start_response
@@ -22,6 +23,7 @@ from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
+from flintmq.security.authorization.model import AclOperation, operation_bits
 from flintmq.storage import reader
 from flintmq.storage.log import Log
 from flintmq.storage.segment import FileRange
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+_FIRST_REPLICA_STATE: Final = 15
+_MAY_READ: Final = operation_bits((AclOperation.READ,))
 _RESPONSE_SIZE: Final = 24
 _PARTITION_SIZE: Final = 46
 # A client that asks for the wrong thing is told so; the log is for what an operator must see.
@@ -50,7 +54,7 @@ class _Fetch:
 
     __slots__ = (
         "_arrived", "_changed", "_context", "_isolation", "_max_bytes", "_max_wait_ms", "_min_bytes",
-        "_parked", "_request", "_results", "_services", "_timer", "_urgent",
+        "_parked", "_replica_id", "_request", "_results", "_services", "_timer", "_urgent",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +65,11 @@ class _Fetch:
         self._services = services
         self._isolation = (
             Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        )
+        self._replica_id = (
+            message.replica_state.replica_id
+            if request.version >= _FIRST_REPLICA_STATE
+            else message.replica_id
         )
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
@@ -97,13 +106,41 @@ class _Fetch:
         for one in wanted:
             self._results.pop(one, None)
         size = sum(result.records.size for result in self._results.values() if result.records is not None)
+        denied = None if self._services.authorizer is None else self._denied(wanted)
         for one in wanted:
-            result = self._results[one] = self._read_one(one, self._max_bytes - size, at_least_one=size == 0)
+            if denied is not None and one.topic in denied:
+                result = FetchedPartition(one.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            else:
+                result = self._read_one(one, self._max_bytes - size, at_least_one=size == 0)
+            self._results[one] = result
             if result.records is not None:
                 size += result.records.size
             if result.error_code or result.diverging is not None:
                 self._urgent = True
         return size
+
+    def _denied(self, wanted: list[FetchPartition]) -> set[str | bytes] | None:
+        """Return the topics that the client may not read, decided anew for each read; None if there are none."""
+        authorizer = self._services.authorizer
+        assert authorizer is not None
+        if self._replica_id >= 0:
+            if is_cluster_allowed(self._request, self._services, AclOperation.CLUSTER_ACTION):
+                return None
+            return {one.topic for one in wanted}
+        denied: set[str | bytes] | None = None
+        rights = authorizer.rights(self._request.session)
+        last: str | bytes | None = None
+        for one in wanted:
+            topic = one.topic
+            if topic == last:
+                continue
+            last = topic
+            if not authorizer.topic_operations(rights, topic) & _MAY_READ:
+                authorizer.denied(AclOperation.READ)
+                if denied is None:
+                    denied = set()
+                denied.add(topic)
+        return denied
 
     def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> FetchedPartition:
         try:

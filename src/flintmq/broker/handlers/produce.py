@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from flintmq.broker.authorization import is_allowed, is_cluster_allowed
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
 from flintmq.broker.throttling import throttle_produce
@@ -30,8 +31,9 @@ from flintmq.protocol.produce import (
     decode_request,
     encode_response,
 )
-from flintmq.records.batch import TRANSACTIONAL, BatchHeader, read_header
+from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from flintmq.records.record import RecordError
+from flintmq.security.authorization.model import AclOperation, AclResource, operation_bits
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -42,24 +44,66 @@ _FIRST_ZSTD: Final = 7
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+_MAY_WRITE: Final = operation_bits((AclOperation.WRITE,))
 _ACKS: Final = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
 
 def handle(request: Request, services: Services) -> Awaitable[None] | None:
     assert request.frame is not None
     message = decode_request(request.frame, request.body_position, request.version)
+    denied = None if services.authorizer is None else _denied_topics(request, message, services)
     verification = None
     is_plain = _is_plain(message, services)
     if is_plain and message.transactional_id is not None:
-        verification = TransactionVerification(message, request.version, services)
+        verification = TransactionVerification(message, request.version, services, denied)
         is_plain = verification.is_complete
     if is_plain:
-        _Produce(request, message, verification).run(message, services)
+        _Produce(request, message, verification, denied).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message, verification).prepare_and_run(message, services)
+    return _Produce(request, message, verification, denied).prepare_and_run(message, services)
+
+
+def _denied_topics(
+    request: Request, message: ProduceRequest, services: Services
+) -> dict[str | bytes, ErrorCode] | None:
+    """Return the topics that the client may not write to, with their error codes; None if there are none."""
+    authorizer = services.authorizer
+    assert authorizer is not None
+    name = message.transactional_id
+    if (
+        name is not None
+        and _is_transactional(message)
+        and not authorizer.allows(request.session, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name)
+    ):
+        return dict.fromkeys(
+            [topic for topic, _ in message.topics], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
+    denied: dict[str | bytes, ErrorCode] | None = None
+    rights = authorizer.rights(request.session)
+    for topic, _ in message.topics:
+        if authorizer.topic_operations(rights, topic) & _MAY_WRITE:
+            continue
+        authorizer.denied(AclOperation.WRITE)
+        if denied is None:
+            denied = {}
+        denied[topic] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return denied
+
+
+def _is_transactional(message: ProduceRequest) -> bool:
+    """Return whether one of the batches belongs to a transaction."""
+    for _, batches in message.topics:
+        for _, records in batches:
+            if (
+                records is not None
+                and len(records) >= HEADER_SIZE
+                and read_header(records).attributes & TRANSACTIONAL
+            ):
+                return True
+    return False
 
 
 def _is_plain(message: ProduceRequest, services: Services) -> bool:
@@ -96,14 +140,20 @@ class _Produce:
     """One request in progress: what was appended, and what is still to become visible."""
 
     __slots__ = (
-        "_acks", "_finished", "_request", "_results", "_timeout_ms", "_timer", "_verification", "_waiting",
+        "_acks", "_denied", "_finished", "_request", "_results", "_timeout_ms", "_timer", "_verification",
+        "_waiting",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, message: ProduceRequest, verification: TransactionVerification | None
+        self,
+        request: Request,
+        message: ProduceRequest,
+        verification: TransactionVerification | None,
+        denied: dict[str | bytes, ErrorCode] | None,
     ) -> None:
         self._request = request
         self._verification = verification
+        self._denied = denied
         self._acks = message.acks
         self._timeout_ms = message.timeout_ms
         self._results: list[tuple[str | bytes, list[ProducedPartition]]] = []
@@ -145,14 +195,31 @@ class _Produce:
     async def _prepare(
         self, services: Services, topic: str | bytes, index: int, records: memoryview | None
     ) -> _Batch:
-        if records is None or self._acks not in _ACKS:
+        if records is None or self._acks not in _ACKS or (self._denied is not None and topic in self._denied):
             return records
-        await _create_if_missing(services, topic)
+        await self._create_if_missing(services, topic)
         partition = self._partition(services, topic, index)
         header = self._check(partition, records, services.clock.now_ms())
         if partition.must_validate(header):
             return await _validate(services, partition, records, header)
         return _PreparedBatch(records, header)
+
+    async def _create_if_missing(self, services: Services, topic: str | bytes) -> None:
+        if (
+            isinstance(topic, str)
+            and topic not in services.metadata.image.topics
+            and services.configs.broker.flint_auto_create_topics_on_produce
+            and (self._denied is None or topic not in self._denied)
+        ):
+            if not is_cluster_allowed(
+                self._request, services, AclOperation.CREATE, counted=False
+            ) and not is_allowed(self._request, services, AclOperation.CREATE, AclResource.TOPIC, topic):
+                raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            try:
+                await services.topics.create(NewTopic(topic))
+            except RequestError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
 
     def _check(self, partition: Partition, records: memoryview, now_ms: int) -> BatchHeader:
         return partition.check(records, now_ms, zstd_allowed=self._request.version >= _FIRST_ZSTD)
@@ -164,11 +231,15 @@ class _Produce:
                 with suppress(
                     FlintError, OSError
                 ):  # raised again for each partition when its batch is written
-                    await _create_if_missing(services, topic)
-            self._verification = TransactionVerification(message, self._request.version, services)
+                    await self._create_if_missing(services, topic)
+            self._verification = TransactionVerification(
+                message, self._request.version, services, self._denied
+            )
         await self._verification.complete()
 
     def _partition(self, services: Services, topic: str | bytes, index: int) -> Partition:
+        if self._denied is not None and topic in self._denied:
+            raise RequestError(self._denied[topic])
         if self._acks not in _ACKS:
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not 0, 1 or -1.")
         partition = led_partition(services.partitions, topic, index)
@@ -301,16 +372,3 @@ async def _validate(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     # Recompression changed the header; the checks that were made still hold.
     return _PreparedBatch(batch, read_header(batch))
-
-
-async def _create_if_missing(services: Services, topic: str | bytes) -> None:
-    if (
-        isinstance(topic, str)
-        and topic not in services.metadata.image.topics
-        and services.configs.broker.flint_auto_create_topics_on_produce
-    ):
-        try:
-            await services.topics.create(NewTopic(topic))
-        except RequestError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise

@@ -40,8 +40,8 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 def command(directory: Path, hosts: tuple[str, ...], client: str, force: bool) -> None:
     """Make a private CA and certificates for trying TLS and mutual TLS.
 
-    DIRECTORY gets five files. The key of the CA is not kept, so nobody can sign more certificates with it; to add a
-    host, run the command again. Not for production: use the certificates of your organisation there.
+    DIRECTORY gets five files. The key of the CA is not kept, so that no more certificates can be signed with it;
+    to add a host, run the command again. Not for production: use the certificates of your organisation there.
 
     \b
       ca.pem          the CA; clients trust it          ssl.ca.location, ssl.truststore.location

@@ -78,6 +78,23 @@ def value_options(command: F) -> F:
     return command
 
 
+def schema_option(default: str) -> Callable[[F], F]:
+    """`schema`; `default` is what the help says of a command without it."""
+    return click.option(
+        "--schema",
+        multiple=True,
+        callback=_only_one,
+        metavar="FILE|TEXT",
+        help=f"The schema of values: a file, or for JSON a text such as 'id long'. [{default}]",
+    )
+
+
+def _only_one(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    if len(values) > 1:
+        raise click.BadParameter("it is given twice; name all columns in one schema", context, option)
+    return values[0] if values else None
+
+
 quarantine_option = click.option(
     "--quarantine",
     default="table",

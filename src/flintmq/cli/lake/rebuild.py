@@ -19,6 +19,7 @@ from flintmq.cli.lake.options import (
     open_session,
     place_options,
     quarantine_option,
+    schema_option,
     spark_options,
     value_options,
 )
@@ -44,12 +45,7 @@ _DECODING = ("schema", "registry", "subject", "message", "into")
     default=None,
     help="How values become columns: raw (not at all), json, avro, protobuf. [as in the table]",
 )
-@click.option(
-    "--schema",
-    default=None,
-    metavar="FILE|TEXT",
-    help="The schema of values: a file, or for JSON a text such as 'id long'. [as in the table]",
-)
+@schema_option("as in the table")
 @value_options
 @quarantine_option
 @click.option(

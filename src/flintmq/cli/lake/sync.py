@@ -21,6 +21,7 @@ from flintmq.cli.lake.options import (
     open_session,
     place_options,
     quarantine_option,
+    schema_option,
     spark_options,
     value_options,
 )
@@ -67,13 +68,7 @@ _CONTINUOUS_S = 1.0
     default=None,
     help="How values become columns: raw (not at all), json, avro, protobuf. [as in the table; raw for a new one]",
 )
-@click.option(
-    "--schema",
-    "schemas",
-    multiple=True,
-    metavar="FILE|TEXT",
-    help="The schema of values: a file, or for JSON a text such as 'id long'. [JSON: inferred from records]",
-)
+@schema_option("JSON: inferred from records")
 @value_options
 @click.option(
     "--evolve",
@@ -125,7 +120,7 @@ def command(
     namespace: str | None,
     store: tuple[str, ...],
     bootstrap: str,
-    schemas: tuple[str, ...],
+    schema: str | None,
     once: bool,
     interval: str | None,
     continuous: bool,
@@ -143,8 +138,6 @@ def command(
     written as Parquet; then files and offsets are committed together. The next sync continues after one that was
     stopped or killed.
     """
-    if len(schemas) > 1:
-        raise ConfigurationError("--schema is given twice; name all columns in one schema")
     interval_s = _interval_s(once=once, interval=interval, continuous=continuous)
     check_installed()
     from flintmq.lake.syncing.options import make_options, parse_store_settings
@@ -157,7 +150,7 @@ def command(
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),
-        schema=schemas[0] if schemas else None,
+        schema=schema,
         piece_bytes=parse_size_bytes("--file-size", file_size, example="64MiB"),
         **options,
     )

@@ -4,9 +4,9 @@
 
 Invariant: what the table has and how far it is change in one commit. Only files of the source behind that are read
 (and those behind the first row that was replayed from quarantine since), and of the table itself only what changes is
-written anew; after a rebuild or a backfill of the source, which change rows anywhere, all is. A key is looked for in
-its partition of the topic alone, as the broker's compaction does; a record without a value deletes its key, one
-without a key is left out.
+written again. After a rebuild or a backfill of the source the whole table is written again, because any row may have
+changed. A key is looked for in its partition of the topic alone, as the broker's compaction does; a record without a
+value deletes its key, one without a key is left out.
 """
 
 from __future__ import annotations

@@ -206,9 +206,8 @@ class _Rename:
         state = quarantine.state()
         if state is not None and pending.is_in(state.progress.get(pending.topic)):
             return False
-        # What goes to a topic waits in the directory of the topic's name, and is deleted when the topic has it.
-        stores = (store, self.root.store(name), self.root.store(pending.topic + QUARANTINE_SUFFIX))
-        return any(one.size(file.path) is not None for one in stores for file in pending.files)
+        # What goes to a topic waits in the same directory, and is deleted when the topic has it.
+        return any(store.size(file.path) is not None for file in pending.files)
 
 
 def _may_have_begun(move: Move) -> bool:

@@ -262,13 +262,15 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
     name = topic + QUARANTINE_SUFFIX
     if options.quarantine_topic is None:
         return TableQuarantine(table_of(options, name), options.store)
+    quarantine_table = table_of(options, name)
     return TopicQuarantine(
         client,
         options.quarantine_topic,
         table=table_of(options, topic).location,
         group_location=own_location(options, topic),
-        store=open_store(join(options.to, name), options.store),
-        quarantine_table=table_of(options, name),
+        # The directory of the quarantine table: whichever quarantine comes next finds the files of this one.
+        store=open_store(quarantine_table.location, options.store),
+        quarantine_table=quarantine_table,
         shared_group=shared_quarantine_group(options, topic),
         sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
     )

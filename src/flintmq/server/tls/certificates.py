@@ -1,6 +1,6 @@
 """The TLS contexts in force, one for each listener with TLS, replaced while the broker runs.
 
-A context is built anew when a setting or a file behind it changed. New connections take the new one; open ones keep
+A new context is built when a setting or one of its files changed. New connections take the new one; open ones keep
 theirs. A store that cannot be used leaves the old context in force and is logged once, until it changes again.
 """
 

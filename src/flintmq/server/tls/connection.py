@@ -13,7 +13,8 @@ from typing import Final, cast
 from flintmq.security.certificate import read_certificate
 from flintmq.security.principal import Principal
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection, ServerContext
+from flintmq.server.connection import Connection
+from flintmq.server.context import ServerContext
 from flintmq.server.inbound import SHARED_BYTES
 from flintmq.server.outbound import Outbound
 from flintmq.server.tls.certificates import ListenerTls
@@ -82,7 +83,7 @@ class TlsConnection(Connection):
         if self._tls is None and not self._begin(received):
             return
         self._incoming.write(received)
-        if self._is_established or self._shake_hands():
+        if self._is_established or self._continue_handshake():
             self._decrypt()
 
     def _begin(self, received: memoryview) -> bool:
@@ -96,8 +97,8 @@ class TlsConnection(Connection):
         self._secured.attach(tls, self._outgoing)
         return True
 
-    def _shake_hands(self) -> bool:
-        """Go on with the handshake; return whether it is complete."""
+    def _continue_handshake(self) -> bool:
+        """Continue the handshake; return whether it is complete."""
         assert self._tls is not None
         try:
             self._tls.do_handshake()

@@ -74,7 +74,7 @@ class TlsOutbound(Outbound):
         return size
 
     def flush(self) -> None:
-        """Send what TLS itself has to say: handshake messages, alerts, key updates."""
+        """Send messages of TLS itself: handshake, alerts, key updates."""
         if not self._outgoing.pending:
             return
         data = self._outgoing.read()
@@ -84,7 +84,7 @@ class TlsOutbound(Outbound):
             self._pump()
 
     def send_last(self) -> None:
-        """Send what TLS says at the end, if it does not have to wait; the connection is closed after it."""
+        """Send the last message of TLS (close_notify or an alert) if the socket takes it at once."""
         if self._fd < 0 or not self._outgoing.pending or self.pending_bytes:
             return
         try:

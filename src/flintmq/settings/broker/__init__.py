@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flintmq.settings.broker.authentication import AuthenticationConfig
+from flintmq.settings.broker.authorization import STANDARD_AUTHORIZER, AuthorizationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
 from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
@@ -30,6 +31,7 @@ from flintmq.settings.tls import tls_fault
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
+    AuthorizationConfig,
     AuthenticationConfig,
     TlsConfig,
     QuotaConfig,
@@ -49,6 +51,8 @@ class BrokerConfig(
         retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
         if next(value for value in retention if value is not None) == 0:
             return "the retention time must be at least 1, or -1 for no limit"
+        if self.flint_acl_file and self.authorizer_class_name != STANDARD_AUTHORIZER:
+            return f"flint.acl.file needs authorizer.class.name={STANDARD_AUTHORIZER}"
         return listener_faults(
             self.listeners, self.advertised_listeners, self.listener_security_protocol_map
         ) or tls_fault(self)

@@ -18,6 +18,7 @@ from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode
 from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
+from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig
 
@@ -133,10 +134,14 @@ def test_everything_that_is_declared_is_told() -> None:
     api.errors[ErrorCode.CORRUPT_MESSAGE] = 2
     counters.authentications.succeeded["PLAIN"] = 1
     counters.authentications.failed["PLAIN"] = 1
-    scrape, _ = scrape_of(parts_of([a_partition(0)], [a_connection(("librdkafka", "2.15"))]), counters)
+    counters.denials["WRITE"] = 4
+    parts = parts_of([a_partition(0)], [a_connection(("librdkafka", "2.15"))])
+    parts.authorizer = StandardAuthorizer()
+    scrape, _ = scrape_of(parts, counters)
     expected = {name for metric in METRICS for name in series_of(metric)}
     assert scrape.samples.keys() == expected
     assert scrape.by("flintmq_request_errors_total", "api", "code") == {("Produce", "CORRUPT_MESSAGE"): 2}
+    assert scrape.by("flintmq_authorization_denials_total", "operation") == {("WRITE",): 4}
     assert scrape.total("flintmq_recovery_seconds") == 1.5
     assert scrape.total("process_open_fds") > 3
     assert scrape.total("process_resident_memory_bytes") > 1 << 20

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import denial, is_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import RequestError
 from flintmq.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+from flintmq.security.authorization.model import CLUSTER_NAME, AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -24,6 +26,8 @@ Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 def handle(
     request: Request, message: AlterPartitionReassignmentsRequest, services: Services
 ) -> AlterPartitionReassignmentsResponse:
+    if not is_cluster_allowed(request, services, AclOperation.ALTER):
+        return _refusal(message, denial(request, AclOperation.ALTER, AclResource.CLUSTER, CLUSTER_NAME))
     responses = []
     for topic in message.topics:
         results = []
@@ -47,6 +51,26 @@ def handle(
         allow_replication_factor_change=message.allow_replication_factor_change,
         error_message=None,
         responses=responses,
+    )
+
+
+def _refusal(
+    message: AlterPartitionReassignmentsRequest, error: RequestError
+) -> AlterPartitionReassignmentsResponse:
+    reason = reason_of(error)
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=reason,
+        responses=[
+            Topic(
+                name=topic.name,
+                partitions=[
+                    Result(partition_index=one.partition_index, error_code=error.code, error_message=reason)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
     )
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -22,12 +24,17 @@ Result = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 def handle(
     request: Request, message: AlterReplicaLogDirsRequest, services: Services
 ) -> AlterReplicaLogDirsResponse:
+    may_alter = is_cluster_allowed(request, services, AclOperation.ALTER)
     # A partition that is named for several folders goes to the last of them.
     codes: dict[str, dict[int, ErrorCode]] = {}
     for directory in message.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                code = _move(directory.path, topic.name, index, services)
+                code = (
+                    _move(directory.path, topic.name, index, services)
+                    if may_alter
+                    else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                )
                 codes.setdefault(topic.name, {})[index] = code
     return AlterReplicaLogDirsResponse(
         results=[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorized_operations import ON_CLUSTER, bits
+from flintmq.broker.authorization import cluster_authorized_operations
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -40,5 +40,5 @@ def handle(request: Request, message: DescribeClusterRequest, services: Services
         ],
     )
     if message.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = bits(ON_CLUSTER)
+        response.cluster_authorized_operations = cluster_authorized_operations(request, services)
     return response

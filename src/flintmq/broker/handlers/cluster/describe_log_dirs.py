@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import error_code_of
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -26,6 +28,7 @@ _INT64_MAX = (1 << 63) - 1
 async def handle(
     request: Request, message: DescribeLogDirsRequest, services: Services
 ) -> DescribeLogDirsResponse:
+    check_cluster_allowed(request, services, AclOperation.DESCRIBE)
     path = services.partitions.log_dir.path
     try:
         total, usable = await services.executor.run(services.disk.usage, path)

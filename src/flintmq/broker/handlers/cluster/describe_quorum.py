@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -29,6 +31,7 @@ _FIRST_WITH_NODES = 2
 
 
 def handle(request: Request, message: DescribeQuorumRequest, services: Services) -> DescribeQuorumResponse:
+    check_cluster_allowed(request, services, AclOperation.DESCRIBE)
     asked = [(topic.topic_name, one.partition_index) for topic in message.topics for one in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:
         return _unknown(message)

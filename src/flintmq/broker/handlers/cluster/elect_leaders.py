@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import denial, is_cluster_allowed
 from flintmq.broker.request import Request
-from flintmq.errors import ErrorCode
+from flintmq.broker.responses import reason_of
+from flintmq.errors import ErrorCode, RequestError
 from flintmq.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from flintmq.security.authorization.model import CLUSTER_NAME, AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -19,9 +22,14 @@ Topic = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.PartitionResult
 
 _PREFERRED, _UNCLEAN = 0, 1
+_FIRST_WITH_ERROR = 1
 
 
 def handle(request: Request, message: ElectLeadersRequest, services: Services) -> ElectLeadersResponse:
+    if not is_cluster_allowed(request, services, AclOperation.ALTER):
+        return _refusal(
+            request, message, denial(request, AclOperation.ALTER, AclResource.CLUSTER, CLUSTER_NAME)
+        )
     image = services.metadata.image
     unknown = message.election_type not in (_PREFERRED, _UNCLEAN)
     if message.topic_partitions is None and not unknown:
@@ -44,3 +52,21 @@ def handle(request: Request, message: ElectLeadersRequest, services: Services) -
     return ElectLeadersResponse(
         error_code=ErrorCode.INVALID_REQUEST if unknown else ErrorCode.NONE, replica_election_results=results
     )
+
+
+def _refusal(request: Request, message: ElectLeadersRequest, error: RequestError) -> ElectLeadersResponse:
+    response = ElectLeadersResponse(
+        replica_election_results=[
+            Topic(
+                topic=wanted.topic,
+                partition_result=[
+                    Result(partition_id=index, error_code=error.code, error_message=reason_of(error))
+                    for index in wanted.partitions
+                ],
+            )
+            for wanted in message.topic_partitions or ()
+        ]
+    )
+    if request.version >= _FIRST_WITH_ERROR:
+        response.error_code = error.code
+    return response

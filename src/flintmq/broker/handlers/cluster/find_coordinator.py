@@ -8,40 +8,73 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import denial, is_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 _GROUP, _TRANSACTION = 0, 1
 _FIRST_SEVERAL = 4
+_RESOURCES = {_GROUP: AclResource.GROUP, _TRANSACTION: AclResource.TRANSACTIONAL_ID}
+
+Coordinator = FindCoordinatorResponse.Coordinator
 
 
 async def handle(
     request: Request, message: FindCoordinatorRequest, services: Services
 ) -> FindCoordinatorResponse:
-    code, reason = ErrorCode.NONE, None
-    node_id, host, port = -1, "", -1
-    try:
-        await _make_topic(message.key_type, services)
-        endpoint = services.endpoints.of(request.session)[0]
-        node_id, host, port = endpoint.node_id, endpoint.host, endpoint.port
-    except FlintError as error:
-        code, reason = error_code_of(error), reason_of(error)
-    if request.version < _FIRST_SEVERAL:
+    several = request.version >= _FIRST_SEVERAL
+    names = message.coordinator_keys if several else [message.key]
+    found = {name: _denied(request, message.key_type, name, services) for name in names}
+    if not all(found.values()):
+        # Once for all keys: they have the same coordinator.
+        answer = await _find(request, message.key_type, services)
+        found = {name: denied or answer for name, denied in found.items()}
+    if several:
         return FindCoordinatorResponse(
-            error_code=code, error_message=reason, node_id=node_id, host=host, port=port
+            coordinators=[
+                Coordinator(
+                    key=name,
+                    node_id=one.node_id,
+                    host=one.host,
+                    port=one.port,
+                    error_code=one.error_code,
+                    error_message=one.error_message,
+                )
+                for name in names
+                if (one := found[name]) is not None
+            ]
         )
+    return found[message.key] or FindCoordinatorResponse()
+
+
+def _denied(request: Request, key_type: int, name: str, services: Services) -> FindCoordinatorResponse | None:
+    """Return the response for a key that the client may not describe; None for one that it may."""
+    resource = _RESOURCES.get(key_type)
+    if resource is None or is_allowed(request, services, AclOperation.DESCRIBE, resource, name):
+        return None
+    return _failure(denial(request, AclOperation.DESCRIBE, resource, name))
+
+
+async def _find(request: Request, key_type: int, services: Services) -> FindCoordinatorResponse:
+    try:
+        await _make_topic(key_type, services)
+    except FlintError as error:
+        return _failure(error)
+    endpoint = services.endpoints.of(request.session)[0]
     return FindCoordinatorResponse(
-        coordinators=[
-            FindCoordinatorResponse.Coordinator(
-                key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=reason
-            )
-            for key in message.coordinator_keys
-        ]
+        error_message=None, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
+    )
+
+
+def _failure(error: FlintError) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=error_code_of(error), error_message=reason_of(error), node_id=-1, host="", port=-1
     )
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -17,4 +19,5 @@ if TYPE_CHECKING:
 def handle(
     request: Request, message: ListPartitionReassignmentsRequest, services: Services
 ) -> ListPartitionReassignmentsResponse:
+    check_cluster_allowed(request, services, AclOperation.DESCRIBE)
     return ListPartitionReassignmentsResponse(error_message=None)

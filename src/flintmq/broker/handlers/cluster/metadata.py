@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorized_operations import ON_CLUSTER, ON_TOPIC, bits
+from flintmq.broker.authorization import (
+    authorized_operations,
+    cluster_authorized_operations,
+    is_allowed,
+    is_cluster_allowed,
+    is_visible,
+)
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
@@ -19,6 +25,7 @@ from flintmq.metadata.image import TopicImage
 from flintmq.metadata.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
 from flintmq.protocol.messages import MetadataRequest, MetadataResponse
 from flintmq.records.uuids import ZERO_UUID
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -35,7 +42,12 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     topics = services.metadata.image.topics
     if message.topics is None or (request.version == 0 and not message.topics):
-        return _respond(request, message, services, [_describe(topic, message) for topic in topics.values()])
+        visible = [
+            _describe(request, topic, message, services)
+            for topic in topics.values()
+            if is_visible(request, services, AclResource.TOPIC, topic.name)
+        ]
+        return _respond(request, message, services, visible)
     if (
         message.allow_auto_topic_creation
         and services.configs.broker.auto_create_topics_enable
@@ -61,12 +73,14 @@ async def _respond_creating(
         if one.name is not None
         and one.topic_id == ZERO_UUID
         and one.name not in services.metadata.image.topics
-        and not services.topics.is_missed(one.name)
+        and is_visible(request, services, AclResource.TOPIC, one.name)
     )
+    refused = dict.fromkeys(name for name in missing if not _may_create(request, name, services))
     room = max(1, REQUEST_PARTITIONS_MAX // services.configs.broker.num_partitions)
-    made = list(missing)[:room]
+    made = [name for name in missing if name not in refused and not services.topics.is_missed(name)][:room]
     outcomes = await gather_in_turns(_create(name, services) for name in made)
     failed = {name: code for name, code in zip(made, outcomes, strict=True) if code is not None}
+    failed.update(dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     named = [
         Topic(name=one.name, error_code=failed[one.name])
         if one.name in failed
@@ -74,6 +88,12 @@ async def _respond_creating(
         for one in _distinct(message.topics)
     ]
     return _respond(request, message, services, named)
+
+
+def _may_create(request: Request, name: str, services: Services) -> bool:
+    return is_cluster_allowed(request, services, AclOperation.CREATE, counted=False) or is_allowed(
+        request, services, AclOperation.CREATE, AclResource.TOPIC, name
+    )
 
 
 async def _create(name: str, services: Services) -> ErrorCode | None:
@@ -94,12 +114,17 @@ def _named(request: Request, one: Wanted, message: MetadataRequest, services: Se
         found = image.topics_by_id.get(one.topic_id)
         if found is None:
             return Topic(name=None, topic_id=one.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-        return _describe(found, message)
+        if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, found.name):
+            return Topic(name=None, topic_id=one.topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return _describe(request, found, message, services)
     if one.name is None:
         raise RequestError(ErrorCode.INVALID_REQUEST, "A topic needs a name or an id.")
+    if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, one.name):
+        # The same whether the topic exists or not.
+        return Topic(name=one.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = image.topics.get(one.name)
     if found is not None:
-        return _describe(found, message)
+        return _describe(request, found, message, services)
     try:
         check_name(one.name)
     except RequestError as error:
@@ -107,7 +132,7 @@ def _named(request: Request, one: Wanted, message: MetadataRequest, services: Se
     return Topic(name=one.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _describe(topic: TopicImage, message: MetadataRequest) -> Topic:
+def _describe(request: Request, topic: TopicImage, message: MetadataRequest, services: Services) -> Topic:
     described = Topic(
         name=topic.name,
         topic_id=topic.id,
@@ -124,7 +149,9 @@ def _describe(topic: TopicImage, message: MetadataRequest) -> Topic:
         ],
     )
     if message.include_topic_authorized_operations:
-        described.topic_authorized_operations = bits(ON_TOPIC)
+        described.topic_authorized_operations = authorized_operations(
+            request, services, AclResource.TOPIC, topic.name
+        )
     return described
 
 
@@ -143,5 +170,5 @@ def _respond(
         topics=topics,
     )
     if message.include_cluster_authorized_operations and 8 <= request.version <= 10:
-        response.cluster_authorized_operations = bits(ON_CLUSTER)
+        response.cluster_authorized_operations = cluster_authorized_operations(request, services)
     return response

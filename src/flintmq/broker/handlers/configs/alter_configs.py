@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from flintmq.broker.handlers.configs.authorization import check_config_access
 from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.config_changes import ConfigChanges, ResourceType
 from flintmq.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from flintmq.security.authorization.model import AclOperation
 from flintmq.settings import Alteration, replacement
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ async def handle(request: Request, message: AlterConfigsRequest, services: Servi
         try:
             if counts[wanted.resource_type, wanted.resource_name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            check_config_access(
+                request, AclOperation.ALTER_CONFIGS, wanted.resource_type, wanted.resource_name, services
+            )
             await _alter(wanted, services, validate_only=message.validate_only)
         except (FlintError, OSError) as error:
             result.error_code = error_code_of(error)

@@ -12,12 +12,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flintmq.broker import loggers
+from flintmq.broker.handlers.configs.authorization import check_config_access
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.config_changes import ResourceType, check_node
 from flintmq.metadata.topics import check_name
 from flintmq.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from flintmq.security.authorization.model import AclOperation
 from flintmq.settings import ConfigEntry, describe_broker, describe_broker_default, describe_topic
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ async def _respond(
                     ErrorCode.INVALID_REQUEST,
                     f"One answer tells of {CONFIGS_MAX} settings; ask for fewer resources at once.",
                 )
+            check_config_access(
+                request, AclOperation.DESCRIBE_CONFIGS, wanted.resource_type, wanted.resource_name, services
+            )
             result.configs = _configs(request, message, wanted, services)
             room -= len(result.configs)
         except FlintError as error:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.metadata.config_changes import ResourceType
 from flintmq.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -25,6 +27,7 @@ _TYPES = {0: frozenset([ResourceType.CLIENT_METRICS]), 1: frozenset(ResourceType
 def handle(
     request: Request, message: ListConfigResourcesRequest, services: Services
 ) -> ListConfigResourcesResponse:
+    check_cluster_allowed(request, services, AclOperation.DESCRIBE_CONFIGS)
     known = _TYPES[request.version]
     wanted = set(message.resource_types) or known
     if not wanted <= known:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.coordinator_calls import call_coordinator
 from flintmq.broker.request import Request
+from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 
-def handle(request: Request, message: HeartbeatRequest, services: Services) -> None:
+def handle(request: Request, message: HeartbeatRequest, services: Services) -> HeartbeatResponse | None:
+    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     version = request.version
     call_coordinator(
         request,
@@ -21,3 +26,4 @@ def handle(request: Request, message: HeartbeatRequest, services: Services) -> N
         lambda groups, token: groups.heartbeat(token, message, version, services.clock.now_ms()),
         lambda code: HeartbeatResponse(error_code=code),
     )
+    return None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.groups.offset_commits import commit_refused
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -23,12 +25,14 @@ CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 
 def handle(request: Request, message: OffsetCommitRequest, services: Services) -> OffsetCommitResponse | None:
+    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+        return commit_refused(message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     by_id = request.version >= _FIRST_TOPIC_IDS
     refused: list[CommittedTopic] = []
     message.topics = [
         known
         for topic in message.topics
-        if (known := _known_part(topic, refused, services, by_id=by_id)) is not None
+        if (known := _known_part(request, topic, refused, services, by_id=by_id)) is not None
     ]
     if not message.topics and refused:
         return OffsetCommitResponse(topics=refused)
@@ -57,13 +61,16 @@ def handle(request: Request, message: OffsetCommitRequest, services: Services) -
 
 
 def _known_part(
-    topic: Topic, refused: list[CommittedTopic], services: Services, *, by_id: bool
+    request: Request, topic: Topic, refused: list[CommittedTopic], services: Services, *, by_id: bool
 ) -> Topic | None:
-    """The topic with the partitions that exist, or None; the rest is added to `refused`."""
+    """The topic with the partitions that exist and may be read, or None; the rest is added to `refused`."""
     image = services.metadata.image
     found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     count = len(found.partitions) if found is not None else 0
+    name = topic.name if not by_id else found.name if found is not None else None
+    if name is not None and not is_allowed(request, services, AclOperation.READ, AclResource.TOPIC, name):
+        error, count, found = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, None
     missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
     if missing:
         refused.append(
@@ -72,7 +79,7 @@ def _known_part(
                 topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=unknown
+                        partition_index=one.partition_index, error_code=error
                     )
                     for one in missing
                 ],

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_allowed, is_visible
 from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
+from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.groups.offset_commits import NO_OFFSET, fetch_response, fetched_groups
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+_FIRST_WITH_ERROR: Final = 2
 _FIRST_SEVERAL: Final = 8
 _FIRST_TOPIC_IDS: Final = 10
 
+AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 Group = OffsetFetchResponse.OffsetFetchResponseGroup
 Topics = OffsetFetchResponse.OffsetFetchResponseTopics
 Partitions = OffsetFetchResponse.OffsetFetchResponsePartitions
@@ -28,22 +33,48 @@ Partitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 def handle(request: Request, message: OffsetFetchRequest, services: Services) -> None:
     version = request.version
     asked = fetched_groups(message, version)
-    unknown: dict[int, list[Topics]] = {}
-    if version >= _FIRST_TOPIC_IDS:
+    # Topics that are not read: unknown ids, and topics that the client may not describe.
+    refused: dict[int, list[Topics]] = {}
+    denied: set[int] = set()
+    hides_topics = services.authorizer is not None
+    if version >= _FIRST_TOPIC_IDS or hides_topics:
         for at, group in enumerate(asked):
-            unknown[at] = _name_topics(group, services)
+            if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
+                denied.add(at)
+                continue
+            refused[at] = _take_refused(request, group, services, by_id=version >= _FIRST_TOPIC_IDS)
+
+    def fetch(at: int) -> CoordinatorCall[GroupMachine] | OffsetFetchResponse:
+        group = asked[at]
+        if at in denied:
+            return _group_failure(group, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
+        return CoordinatorCall(
+            group.group_id,
+            lambda groups, token: groups.fetch_offsets(
+                token, group, version, require_stable=message.require_stable
+            ),
+        )
 
     def failed(at: int, code: ErrorCode) -> OffsetFetchResponse:
         return fetch_response(Group(group_id=asked[at].group_id, error_code=code), version)
 
     def whole(parts: list[OffsetFetchResponse]) -> OffsetFetchResponse:
         if version < _FIRST_SEVERAL:
+            if hides_topics and not denied and not parts[0].error_code:
+                _complete_single(request, parts[0], asked[0], refused[0], services)
             return parts[0]
         groups = [part.groups[0] for part in parts]
         for at, group in enumerate(groups):
+            if hides_topics and asked[at].topics is None:
+                group.topics = [
+                    topic
+                    for topic in group.topics
+                    if is_visible(request, services, AclResource.TOPIC, topic.name)
+                ]
             if version >= _FIRST_TOPIC_IDS:
                 _add_ids(group, services)
-                group.topics += unknown[at]
+            if not group.error_code:
+                group.topics += refused.get(at, ())
         return OffsetFetchResponse(groups=groups)
 
     call_for_each(
@@ -51,45 +82,65 @@ def handle(request: Request, message: OffsetFetchRequest, services: Services) ->
         services,
         services.groups,
         len(asked),
-        lambda at: CoordinatorCall(
-            asked[at].group_id,
-            lambda groups, token: groups.fetch_offsets(
-                token, asked[at], version, require_stable=message.require_stable
-            ),
-        ),
+        fetch,
         failed,
         whole,
     )
 
 
-def _name_topics(group: OffsetFetchRequest.OffsetFetchRequestGroup, services: Services) -> list[Topics]:
-    """Give the topics of a request their names; those that there are none of are taken out and answered here."""
-    unknown: list[Topics] = []
+def _group_failure(group: AskedGroup, code: ErrorCode, version: int) -> OffsetFetchResponse:
+    """Return the error of a whole group; version 1 has no field for it but those of its partitions."""
+    if version >= _FIRST_WITH_ERROR:
+        return fetch_response(Group(group_id=group.group_id, error_code=code), version)
+    topics = [_refusal(topic, code) for topic in group.topics or ()]
+    return fetch_response(Group(group_id=group.group_id, topics=topics), version)
+
+
+def _take_refused(request: Request, group: AskedGroup, services: Services, *, by_id: bool) -> list[Topics]:
+    """Take out of the request what is not to be read, and return its part of the response. Ids become names."""
+    refused: list[Topics] = []
     if group.topics is None:
-        return unknown
+        return refused
     known = []
     for topic in group.topics:
-        found = services.metadata.image.topics_by_id.get(topic.topic_id)
-        if found is not None:
+        if by_id:
+            found = services.metadata.image.topics_by_id.get(topic.topic_id)
+            if found is None:
+                refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
             topic.name = found.name
+        if is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name):
             known.append(topic)
-            continue
-        unknown.append(
-            Topics(
-                topic_id=topic.topic_id,
-                partitions=[
-                    Partitions(
-                        partition_index=index,
-                        committed_offset=NO_OFFSET,
-                        metadata="",
-                        error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-        )
+        else:
+            refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     group.topics = known
-    return unknown
+    return refused
+
+
+def _refusal(topic: OffsetFetchRequest.OffsetFetchRequestTopics, code: ErrorCode) -> Topics:
+    return Topics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            Partitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _complete_single(
+    request: Request,
+    response: OffsetFetchResponse,
+    group: AskedGroup,
+    refused: list[Topics],
+    services: Services,
+) -> None:
+    """Hide topics from the response of a version for one group, or add those that were refused."""
+    if group.topics is None:
+        response.topics = [
+            topic for topic in response.topics if is_visible(request, services, AclResource.TOPIC, topic.name)
+        ]
+    response.topics += fetch_response(Group(group_id=group.group_id, topics=refused), 0).topics
 
 
 def _add_ids(group: Group, services: Services) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed, is_cluster_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.broker.responses import cut
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AbortTransactionRequest, AbortTransactionResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -29,6 +31,8 @@ _REASONS = {
 
 def handle(request: Request, message: AbortTransactionRequest, services: Services) -> None:
     name = message.transactional_id
+    if not is_cluster_allowed(request, services, AclOperation.ALTER, counted=False):
+        check_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name)
     response = DelayedResponse(request, lambda code: _abort_response(code, name))
 
     def abort(new_producer_id: int) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeSegmentsRequest, DescribeSegmentsResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 from flintmq.storage.aborted_transactions import AbortedTransaction
 from flintmq.storage.log import Log
 from flintmq.storage.reader import aborted_between
@@ -42,6 +44,9 @@ def handle(
     room = _Room()
     topics = []
     for topic in message.topics:
+        if not is_allowed(request, services, AclOperation.READ, AclResource.TOPIC, topic.name):
+            topics.append(_refusal(topic))
+            continue
         known = services.metadata.image.topics.get(topic.name)
         topics.append(
             Topic(
@@ -53,6 +58,17 @@ def handle(
             )
         )
     return DescribeSegmentsResponse(topics=topics)
+
+
+def _refusal(topic: DescribeSegmentsRequest.SegmentsTopic) -> Topic:
+    return Topic(
+        name=topic.name,
+        topic_id=bytes(16),
+        partitions=[
+            Partition(partition_index=wanted.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for wanted in topic.partitions
+        ],
+    )
 
 
 class _Room:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.handlers.own.describe_topic_task import DAMAGED_MAX
 from flintmq.broker.request import Request
 from flintmq.broker.responses import cut
@@ -16,6 +17,7 @@ from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.maintenance.table_retention import TableOffset, table_risk
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import DescribeTopicHealthRequest, DescribeTopicHealthResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 from flintmq.storage.corrupt_ranges import merge_ranges
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ Range = DescribeTopicHealthResponse.OffsetRange
 def handle(
     request: Request, message: DescribeTopicHealthRequest, services: Services
 ) -> DescribeTopicHealthResponse:
+    check_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, message.name)
     topic = services.metadata.image.topics.get(message.name)
     if topic is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {message.name}.")

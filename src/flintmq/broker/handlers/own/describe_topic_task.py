@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import cut
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.maintenance.scheduler import MaintenanceTask, PartitionTask
 from flintmq.protocol.maintenance import MaintenanceAction, MaintenanceState
 from flintmq.protocol.messages import DescribeTopicTaskRequest, DescribeTopicTaskResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -38,6 +40,7 @@ def handle(
             ErrorCode.RESOURCE_NOT_FOUND,
             f"There is no task {message.task_id}; the broker may have been started anew.",
         )
+    check_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, task.topic)
     wait_ms = 0 if task.is_over else min(message.max_wait_ms, WAIT_MS_MAX)
     if wait_ms <= 0 and len(task.partitions) <= _PARTITIONS_PER_TURN:
         return _response(task, task.is_over, [_described(part) for part in task.partitions])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.partitions.leadership import led_partition
@@ -16,12 +17,14 @@ from flintmq.partitions.maintenance.scheduler import TaskAction
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.maintenance import MaintenanceAction
 from flintmq.protocol.messages import MaintainTopicRequest, MaintainTopicResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 
 def handle(request: Request, message: MaintainTopicRequest, services: Services) -> MaintainTopicResponse:
+    check_allowed(request, services, AclOperation.ALTER, AclResource.TOPIC, message.name)
     try:
         action = TaskAction[MaintenanceAction(message.action).name]
     except ValueError:

@@ -1,1 +1,1 @@
-"""Authentication and credentials."""
+"""Authentication, credentials and ACLs."""

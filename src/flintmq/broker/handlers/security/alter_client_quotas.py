@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata.client_quotas import EntityParts, QuotaAlteration
 from flintmq.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -32,6 +34,7 @@ async def handle(
         for entry in message.entries
     ]
     try:
+        check_cluster_allowed(request, services, AclOperation.ALTER_CONFIGS)
         results = await services.client_quotas.alter(alterations, validate_only=message.validate_only)
     except RequestError as error:
         results = [(alteration.entity, error) for alteration in alterations]

@@ -6,14 +6,16 @@ its own. A connection that is authenticated with a deleted credential goes on un
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
-from flintmq.errors import ErrorCode
+from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata.scram_credentials import ScramDeletion, ScramUpsertion
 from flintmq.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -23,7 +25,12 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 def handle(
     request: Request, message: AlterUserScramCredentialsRequest, services: Services
-) -> Awaitable[AlterUserScramCredentialsResponse]:
+) -> AlterUserScramCredentialsResponse | Awaitable[AlterUserScramCredentialsResponse]:
+    try:
+        check_cluster_allowed(request, services, AclOperation.ALTER)
+    except RequestError as error:
+        users = {one.name for one in message.deletions} | {one.name for one in message.upsertions}
+        return _response((user, error) for user in sorted(users))
     # ORDER: salts and passwords are copied now; later the request's bytes are gone.
     deletions = [ScramDeletion(one.name, one.mechanism) for one in message.deletions]
     upsertions = [
@@ -37,11 +44,15 @@ async def _alter(
     deletions: list[ScramDeletion], upsertions: list[ScramUpsertion], services: Services
 ) -> AlterUserScramCredentialsResponse:
     results = await services.scram_credentials.alter(deletions, upsertions)
+    return _response(results.items())
+
+
+def _response(results: Iterable[tuple[str, RequestError | None]]) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=[
             Result(user=user, error_code=ErrorCode.NONE)
             if error is None
             else Result(user=user, error_code=error.code, error_message=reason_of(error))
-            for user, error in results.items()
+            for user, error in results
         ]
     )

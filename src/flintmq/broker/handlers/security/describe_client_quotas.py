@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_cluster_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import RequestError
 from flintmq.metadata.client_quotas import EntityFilter
+from flintmq.metadata.quota_entity import QuotaEntity
 from flintmq.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -25,9 +28,9 @@ Value = DescribeClientQuotasResponse.ValueData
 def handle(
     request: Request, message: DescribeClientQuotasRequest, services: Services
 ) -> DescribeClientQuotasResponse:
-    filters = [EntityFilter(one.entity_type, one.match_type, one.match) for one in message.components]
     try:
-        found = services.client_quotas.describe(filters, strict=message.strict)
+        check_cluster_allowed(request, services, AclOperation.DESCRIBE_CONFIGS)
+        found = _find(message, services)
     except RequestError as error:
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=reason_of(error), entries=None
@@ -42,3 +45,10 @@ def handle(
             for entity, values in found
         ],
     )
+
+
+def _find(
+    message: DescribeClientQuotasRequest, services: Services
+) -> list[tuple[QuotaEntity, dict[str, float]]]:
+    filters = [EntityFilter(one.entity_type, one.match_type, one.match) for one in message.components]
+    return services.client_quotas.describe(filters, strict=message.strict)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.broker.throttling import MutationQuota
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -36,7 +38,7 @@ async def handle(
     ]
     quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
     results += await gather_in_turns(
-        _add(topic, services, quota, validate_only=message.validate_only)
+        _add(request, topic, services, quota, validate_only=message.validate_only)
         for topic in message.topics
         if counts[topic.name] == 1
     )
@@ -44,6 +46,7 @@ async def handle(
 
 
 async def _add(
+    request: Request,
     topic: CreatePartitionsRequest.CreatePartitionsTopic,
     services: Services,
     quota: MutationQuota,
@@ -54,6 +57,7 @@ async def _add(
         None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
     )
     try:
+        check_allowed(request, services, AclOperation.ALTER, AclResource.TOPIC, topic.name)
         if quota.is_limited:
             await services.topics.add_partitions(topic.name, topic.count, assignments, validate_only=True)
             quota.record(topic.count - len(services.topics.find(topic.name).partitions))

@@ -12,6 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import (
+    authorized_operations,
+    denial,
+    is_allowed,
+    is_cluster_allowed,
+)
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
@@ -20,6 +26,7 @@ from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.topics import NewTopic, check_total
 from flintmq.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from flintmq.records.uuids import ZERO_UUID
+from flintmq.security.authorization.model import AclOperation, AclResource
 from flintmq.settings import describe_topic
 
 if TYPE_CHECKING:
@@ -35,13 +42,26 @@ _FIRST_WITH_QUOTA_ERROR = 6
 async def handle(request: Request, message: CreateTopicsRequest, services: Services) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in message.topics)
     single = [topic for topic in message.topics if counts[topic.name] == 1]
-    results = await _results(request, message, single, services)
+    anywhere = is_cluster_allowed(request, services, AclOperation.CREATE, counted=False)
+    allowed = [topic for topic in single if anywhere or _may_create(request, topic.name, services)]
+    results = await _results(request, message, allowed, services)
+    if len(allowed) < len(single):
+        created = {topic.name for topic in allowed}
+        results += [
+            _failure(topic.name, denial(request, AclOperation.CREATE, AclResource.TOPIC, topic.name))
+            for topic in single
+            if topic.name not in created
+        ]
     results += [
         Result(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name, count in counts.items()
         if count > 1
     ]
     return CreateTopicsResponse(topics=results)
+
+
+def _may_create(request: Request, name: str, services: Services) -> bool:
+    return is_allowed(request, services, AclOperation.CREATE, AclResource.TOPIC, name)
 
 
 async def _results(
@@ -61,11 +81,13 @@ async def _results(
     details = _Details(services) if request.version >= _FIRST_WITH_DETAILS else None
     quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
     return await gather_in_turns(
-        _create(topic, services, details, quota, validate_only=message.validate_only) for topic in topics
+        _create(request, topic, services, details, quota, validate_only=message.validate_only)
+        for topic in topics
     )
 
 
 async def _create(
+    request: Request,
     topic: CreateTopicsRequest.CreatableTopic,
     services: Services,
     details: _Details | None,
@@ -82,10 +104,15 @@ async def _create(
             result.topic_id = (await services.topics.create(new)).id
     except (FlintError, OSError) as error:
         return _failure(topic.name, error)
-    if details is not None:
+    if details is None:
+        return result
+    operations = authorized_operations(request, services, AclResource.TOPIC, new.name)
+    if operations >> AclOperation.DESCRIBE_CONFIGS & 1:
         result.num_partitions = len(placed)
         result.replication_factor = len(placed[0])
         result.configs = details.settings(new)
+    else:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return result
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records, new_start
 from flintmq.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -30,9 +32,13 @@ async def handle(
     accepted: list[tuple[Result, Partition, int]] = []
     for topic in message.topics:
         results = []
+        is_deletable = is_allowed(request, services, AclOperation.DELETE, AclResource.TOPIC, topic.name)
         for wanted in topic.partitions:
             result = Result(partition_index=wanted.partition_index, low_watermark=-1)
             results.append(result)
+            if not is_deletable:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             try:
                 partition = _partition(topic.name, wanted.partition_index, services)
                 accepted.append((result, partition, new_start(partition, wanted.offset)))

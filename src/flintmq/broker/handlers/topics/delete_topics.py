@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_allowed, is_cluster_allowed, is_visible
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
@@ -19,6 +20,7 @@ from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.metadata.image import TopicImage
 from flintmq.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from flintmq.records.uuids import ZERO_UUID
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -38,19 +40,20 @@ async def handle(request: Request, message: DeleteTopicsRequest, services: Servi
         return DeleteTopicsResponse(
             responses=[_refusal(one, code, "delete.topic.enable is false.") for one in wanted]
         )
-    results, found = _find(wanted, services)
+    results, found = _find(request, wanted, services)
     quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
     results += await gather_in_turns(_delete(topic, services, quota) for topic in found)
     return DeleteTopicsResponse(responses=results)
 
 
-def _find(wanted: list[State], services: Services) -> tuple[list[Result], list[TopicImage]]:
+def _find(request: Request, wanted: list[State], services: Services) -> tuple[list[Result], list[TopicImage]]:
     """What is refused at once, and the topics to delete."""
     image = services.metadata.image
     refused: list[Result] = []
     found: dict[bytes, TopicImage] = {}
     counts = Counter((one.name, one.topic_id) for one in wanted)
     repeated: set[bytes] = set()
+    access = _Access(request, services)
     for (name, topic_id), count in counts.items():
         one = State(name=name, topic_id=topic_id)
         by_id = name is None
@@ -62,6 +65,16 @@ def _find(wanted: list[State], services: Services) -> tuple[list[Result], list[T
         elif count > 1:
             problem = _refusal(
                 one, ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if by_id else 'name'}."
+            )
+        elif (name is not None and not access.may_see(name)) or (
+            topic is not None and not access.may_delete(topic.name)
+        ):
+            # By its id a topic tells its name only to a client that may know it.
+            known = topic.name if by_id and topic is not None and access.may_see(topic.name) else name
+            problem = _refusal(
+                State(name=known, topic_id=topic_id),
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"{request.session.principal} needs an ACL that allows DELETE on the topic.",
             )
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -78,6 +91,23 @@ def _find(wanted: list[State], services: Services) -> tuple[list[Result], list[T
             continue
         refused.append(problem)
     return refused, list(found.values())
+
+
+class _Access:
+    """What the client may do to topics: everything if the cluster's right DELETE is given."""
+
+    def __init__(self, request: Request, services: Services) -> None:
+        self._request = request
+        self._services = services
+        self._everywhere = is_cluster_allowed(request, services, AclOperation.DELETE, counted=False)
+
+    def may_see(self, name: str) -> bool:
+        return self._everywhere or is_visible(self._request, self._services, AclResource.TOPIC, name)
+
+    def may_delete(self, name: str) -> bool:
+        return self._everywhere or is_allowed(
+            self._request, self._services, AclOperation.DELETE, AclResource.TOPIC, name
+        )
 
 
 async def _delete(topic: TopicImage, services: Services, quota: MutationQuota) -> Result:

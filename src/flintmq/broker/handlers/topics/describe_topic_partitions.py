@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorized_operations import ON_TOPIC, bits
+from flintmq.broker.authorization import authorized_operations, is_allowed, is_visible
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata.image import TopicImage
 from flintmq.metadata.topics import check_name
 from flintmq.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -41,25 +42,45 @@ def handle(
     limit = services.configs.broker.max_request_partition_size_limit
     remaining = max(1, min(limit, message.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
+    denied = _denied(request, message, names, services)
     for name in names:
+        if name in denied:
+            continue
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = topics.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(request, name, services))
             continue
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         end = min(len(topic.partitions), start + remaining)
-        response.topics.append(_describe(topic, start, end))
+        response.topics.append(_describe(request, topic, start, end, services))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         remaining -= len(response.topics[-1].partitions)
+    if message.topics:
+        response.topics += [
+            Topic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in sorted(denied)
+        ]
     return response
 
 
-def _describe(topic: TopicImage, start: int, end: int) -> Topic:
+def _denied(
+    request: Request, message: DescribeTopicPartitionsRequest, names: list[str], services: Services
+) -> set[str]:
+    """Return the topics that the client may not describe; not even whether they exist is disclosed."""
+    if message.topics:
+        return {
+            name
+            for name in names
+            if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        }
+    return {name for name in names if not is_visible(request, services, AclResource.TOPIC, name)}
+
+
+def _describe(request: Request, topic: TopicImage, start: int, end: int, services: Services) -> Topic:
     return Topic(
         name=topic.name,
         topic_id=topic.id,
@@ -76,14 +97,15 @@ def _describe(topic: TopicImage, start: int, end: int) -> Topic:
             )
             for index, state in enumerate(topic.partitions[start:end], start)
         ],
-        topic_authorized_operations=bits(ON_TOPIC),
+        topic_authorized_operations=authorized_operations(request, services, AclResource.TOPIC, topic.name),
     )
 
 
-def _unknown(name: str) -> Topic:
+def _unknown(request: Request, name: str, services: Services) -> Topic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except RequestError as error:
         code = error.code
-    return Topic(name=name, error_code=code, topic_authorized_operations=bits(ON_TOPIC))
+    operations = authorized_operations(request, services, AclResource.TOPIC, name)
+    return Topic(name=name, error_code=code, topic_authorized_operations=operations)

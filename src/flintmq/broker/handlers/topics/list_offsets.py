@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.partitions.leadership import epoch_of_start, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from flintmq.records.topic_partition import TopicPartition
+from flintmq.security.authorization.model import AclOperation, AclResource
 from flintmq.storage.log import Log
 from flintmq.storage.timestamp_lookup import offset_for_time, offset_of_max_timestamp
 from flintmq.storage.visibility import Isolation
@@ -64,10 +66,13 @@ def handle(
     topics = []
     for topic in message.topics:
         results = []
+        may_describe = is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name)
         for wanted in topic.partitions:
             result = Result(partition_index=wanted.partition_index)
             results.append(result)
-            if (topic.name, wanted.partition_index) in repeated:
+            if not may_describe:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif (topic.name, wanted.partition_index) in repeated:
                 result.error_code = ErrorCode.INVALID_REQUEST
             elif wanted.timestamp < 0 and request.version < _SINCE_VERSION.get(wanted.timestamp, 1 << 15):
                 result.error_code = ErrorCode.UNSUPPORTED_VERSION

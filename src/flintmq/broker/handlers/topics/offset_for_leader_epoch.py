@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_allowed, is_cluster_allowed
 from flintmq.broker.request import Request
-from flintmq.errors import FlintError, error_code_of
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -24,11 +26,20 @@ EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
 def handle(
     request: Request, message: OffsetForLeaderEpochRequest, services: Services
 ) -> OffsetForLeaderEpochResponse:
+    everywhere = is_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION, counted=False)
+    allowed = {
+        topic.topic: everywhere
+        or is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic)
+        for topic in message.topics
+    }
     return OffsetForLeaderEpochResponse(
         topics=[
             Topic(
                 topic=topic.topic,
-                partitions=[_end(topic.topic, wanted, services) for wanted in topic.partitions],
+                partitions=[
+                    _end(topic.topic, wanted, services, may_describe=allowed[topic.topic])
+                    for wanted in topic.partitions
+                ],
             )
             for topic in message.topics
         ]
@@ -36,9 +47,15 @@ def handle(
 
 
 def _end(
-    topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, services: Services
+    topic: str,
+    wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
+    services: Services,
+    *,
+    may_describe: bool,
 ) -> EpochEnd:
     try:
+        if not may_describe:
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = led_partition(services.partitions, topic, wanted.partition, wanted.current_leader_epoch)
     except FlintError as error:
         return EpochEnd(

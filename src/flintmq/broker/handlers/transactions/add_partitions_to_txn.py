@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import check_cluster_allowed, is_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, call_for_each
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.machine import TransactionMachine
@@ -21,6 +22,7 @@ from flintmq.coordinator.transactions.responses import (
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.records.topic_partition import TopicPartition
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -30,25 +32,31 @@ _FIRST_SEVERAL: Final = 4
 
 def handle(request: Request, message: AddPartitionsToTxnRequest, services: Services) -> None:
     version = request.version
+    if version >= _FIRST_SEVERAL:
+        check_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION)
     transactions = transactions_of(message, version)
-
-    def add(at: int) -> CoordinatorCall[TransactionMachine] | AddPartitionsToTxnResponse:
-        transaction = transactions[at]
-        partitions = partitions_of(transaction)
-        refused = {one: code for one in partitions if (code := _refusal(request, one, services))}
-        if refused:
-            codes = {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
-            return added_response(transaction.transactional_id, codes, version)
-        return CoordinatorCall(
-            transaction.transactional_id,
-            lambda machine, token: machine.add_partitions(
-                token, transaction, version, services.clock.now_ms()
-            ),
-        )
 
     def failed(at: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
         codes = dict.fromkeys(partitions_of(transactions[at]), code)
         return added_response(transactions[at].transactional_id, codes, version)
+
+    def add(at: int) -> CoordinatorCall[TransactionMachine] | AddPartitionsToTxnResponse:
+        transaction = transactions[at]
+        name, partitions = transaction.transactional_id, partitions_of(transaction)
+        if version < _FIRST_SEVERAL and not is_allowed(
+            request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name
+        ):
+            return failed(at, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refused = {one: code for one in partitions if (code := _refusal(request, one, services))}
+        if refused:
+            codes = {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
+            return added_response(name, codes, version)
+        return CoordinatorCall(
+            name,
+            lambda machine, token: machine.add_partitions(
+                token, transaction, version, services.clock.now_ms()
+            ),
+        )
 
     def join(parts: list[AddPartitionsToTxnResponse]) -> AddPartitionsToTxnResponse:
         return joined(parts) if version >= _FIRST_SEVERAL else parts[0]
@@ -59,8 +67,11 @@ def handle(request: Request, message: AddPartitionsToTxnRequest, services: Servi
 def _refusal(request: Request, partition_name: TopicPartition, services: Services) -> ErrorCode:
     """Return why a partition cannot take part; NONE if it can."""
     partition = services.partitions.get(*partition_name)
+    if request.version < _FIRST_SEVERAL and (
+        (partition is not None and partition.is_internal)
+        or not is_allowed(request, services, AclOperation.WRITE, AclResource.TOPIC, partition_name[0])
+    ):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.is_internal and request.version < _FIRST_SEVERAL:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE

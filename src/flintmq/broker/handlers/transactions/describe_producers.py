@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import check_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.topics import check_name
 from flintmq.partitions.leadership import led_partition
 from flintmq.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -29,16 +31,17 @@ def handle(
     for topic in message.topics:
         partitions = []
         for index in topic.partition_indexes:
-            described = _describe(topic.name, index, services, room)
+            described = _describe(request, topic.name, index, services, room)
             room -= len(described.active_producers)
             partitions.append(described)
         topics.append(Topic(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(topic: str, index: int, services: Services, room: int) -> Partition:
+def _describe(request: Request, topic: str, index: int, services: Services, room: int) -> Partition:
     try:
         check_name(topic)
+        check_allowed(request, services, AclOperation.READ, AclResource.TOPIC, topic)
         partition = led_partition(services.partitions, topic, index)
         if len(partition.log.producers) > room:
             raise RequestError(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.responses import end_response
-from flintmq.protocol.messages import EndTxnRequest
+from flintmq.errors import ErrorCode
+from flintmq.protocol.messages import EndTxnRequest, EndTxnResponse
 from flintmq.records.batch import NO_PRODUCER_ID
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -16,8 +19,10 @@ if TYPE_CHECKING:
 _FIRST_BUMP: Final = 5
 
 
-def handle(request: Request, message: EndTxnRequest, services: Services) -> None:
+def handle(request: Request, message: EndTxnRequest, services: Services) -> EndTxnResponse | None:
     version, name = request.version, message.transactional_id
+    if not is_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name):
+        return end_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, version)
     response = DelayedResponse(request, lambda code: end_response(code, version))
 
     def end(new_producer_id: int) -> None:
@@ -39,3 +44,4 @@ def handle(request: Request, message: EndTxnRequest, services: Services) -> None
         services.transactions.with_producer_id(name, end, response.fail)
     else:
         end(NO_PRODUCER_ID)
+    return None

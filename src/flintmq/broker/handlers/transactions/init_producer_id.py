@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_allowed, is_cluster_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.responses import init_response
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -26,11 +28,29 @@ _WAIT_S: Final = 1.0
 
 def handle(
     request: Request, message: InitProducerIdRequest, services: Services
-) -> Awaitable[InitProducerIdResponse] | None:
-    if message.transactional_id is None:
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse] | None:
+    name = message.transactional_id
+    if name is None:
+        if not _may_write_somewhere(request, services):
+            return init_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, request.version)
         return _init_idempotent(request, message, services)
-    _init_transactional(request, message, message.transactional_id, services)
+    if not is_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name):
+        return init_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, request.version)
+    _init_transactional(request, message, name, services)
     return None
+
+
+def _may_write_somewhere(request: Request, services: Services) -> bool:
+    """An idempotent producer needs a right of its own, or one to write to any topic at all (KIP-679)."""
+    authorizer = services.authorizer
+    if authorizer is None or is_cluster_allowed(
+        request, services, AclOperation.IDEMPOTENT_WRITE, counted=False
+    ):
+        return True
+    if authorizer.allows_somewhere(request.session, AclOperation.WRITE, AclResource.TOPIC):
+        return True
+    authorizer.denied(AclOperation.IDEMPOTENT_WRITE)
+    return False
 
 
 async def _init_idempotent(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_visible
 from flintmq.broker.request import Request
 from flintmq.coordinator.runtime.machine import Token
 from flintmq.coordinator.runtime.shard import ShardState
 from flintmq.coordinator.transactions.listing import list_transactions
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from flintmq.security.authorization.model import AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -30,5 +32,9 @@ def handle(
         if shard.state is ShardState.ACTIVE:
             for _, part in shard.machine.list_transactions(_ASKING, message, now_ms).responses:
                 assert isinstance(part, ListTransactionsResponse)
-                response.transaction_states += part.transaction_states
+                response.transaction_states += [
+                    state
+                    for state in part.transaction_states
+                    if is_visible(request, services, AclResource.TRANSACTIONAL_ID, state.transactional_id)
+                ]
     return response

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.coordinator_calls import CoordinatorCall, DelayedResponse
 from flintmq.broker.request import Request
 from flintmq.broker.transaction_verification import verification_error
 from flintmq.coordinator.groups.offset_commits import transactional_commit_refused
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -29,7 +31,12 @@ CommittedTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 def handle(
     request: Request, message: TxnOffsetCommitRequest, services: Services
 ) -> TxnOffsetCommitResponse | None:
-    refused = _take_unknown(message, services)
+    name = message.transactional_id
+    if not is_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name):
+        return transactional_commit_refused(message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+        return transactional_commit_refused(message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused = _take_refused(request, message, services)
     if not message.topics and refused:
         return TxnOffsetCommitResponse(topics=refused)
 
@@ -99,15 +106,18 @@ def _verify(
     add_or_verify(finish_or_retry)
 
 
-def _take_unknown(message: TxnOffsetCommitRequest, services: Services) -> list[CommittedTopic]:
-    """Take the partitions that do not exist out of the request, and return their part of the response."""
+def _take_refused(
+    request: Request, message: TxnOffsetCommitRequest, services: Services
+) -> list[CommittedTopic]:
+    """Take what does not exist or may not be read out of the request, and return its part of the response."""
     refused = []
     for topic in message.topics:
+        is_readable = is_allowed(request, services, AclOperation.READ, AclResource.TOPIC, topic.name)
         # Each once, and looked up by its hash: a request may name a hundred thousand.
         unknown = dict.fromkeys(
             partition.partition_index
             for partition in topic.partitions
-            if services.partitions.get(topic.name, partition.partition_index) is None
+            if not is_readable or services.partitions.get(topic.name, partition.partition_index) is None
         )
         if unknown:
             topic.partitions = [one for one in topic.partitions if one.partition_index not in unknown]
@@ -116,7 +126,10 @@ def _take_unknown(message: TxnOffsetCommitRequest, services: Services) -> list[C
                     name=topic.name,
                     partitions=[
                         TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                            partition_index=index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                            if is_readable
+                            else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                         )
                         for index in unknown
                     ],

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from flintmq.broker.authorization import is_cluster_allowed
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from flintmq.records.markers import Marker
+from flintmq.security.authorization.model import AclOperation
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -28,11 +30,36 @@ PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 async def handle(
     request: Request, message: WriteTxnMarkersRequest, services: Services
 ) -> WriteTxnMarkersResponse:
+    if not is_cluster_allowed(
+        request, services, AclOperation.ALTER, counted=False
+    ) and not is_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION):
+        return _refusal(message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return WriteTxnMarkersResponse(
         markers=[
             Result(
                 producer_id=wanted.producer_id,
                 topics=[await _write_all(wanted, topic, services) for topic in wanted.topics],
+            )
+            for wanted in message.markers
+        ]
+    )
+
+
+def _refusal(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            Result(
+                producer_id=wanted.producer_id,
+                topics=[
+                    TopicResult(
+                        name=topic.name,
+                        partitions=[
+                            PartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in wanted.topics
+                ],
             )
             for wanted in message.markers
         ]

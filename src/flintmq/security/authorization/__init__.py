@@ -1,0 +1,1 @@
+"""Authorization: ACLs, and what a principal may do on which resource. Pure."""
