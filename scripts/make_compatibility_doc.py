@@ -52,8 +52,8 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
 - Quotas that are NaN or infinite are rejected (Kafka stores them). The quota of an address needs an address, not a
   host name. An entity that comes twice in AlterClientQuotas is not changed at all (Kafka changes it once and answers
   with an error).
-- A throttled client that has no quota any more, because it was deleted, goes on at once (in Kafka its time runs out). A
-  batch that is larger than what `consumer_byte_rate` permits in all windows together can be read, at the mean rate
+- A throttled client that has no quota any more, because it was deleted, goes on at once (in Kafka its time runs out).
+  A batch that is larger than what `consumer_byte_rate` permits in all windows together can be read, at the mean rate
   (in Kafka it never can).
 - Connections beyond `max.connection.creation.rate` are closed after a short delay, as those beyond the quota of an
   address are (Kafka leaves them in the queue of the listening socket).

@@ -176,7 +176,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         shared.turned_away[self] = None
-        self._pause()
+        # Not at once: uvloop begins to read after this step, whatever is asked for in it.
+        shared.loop.call_soon(self._pause)
         shared.loop.call_later(delay_s, self.close)
 
     def _finish_rejection(self, request: Request, response: ResponseBuffers) -> None:
@@ -324,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
 
     def _dispatch(self, frame: memoryview) -> None:
-        if self.transport.is_closing():
+        if self._is_rejected or self.transport.is_closing():
             return
         request = self._shared.dispatcher.dispatch(self, frame)
         if request is None:

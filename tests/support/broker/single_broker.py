@@ -102,6 +102,8 @@ class SingleBroker:
         self.principal = ANONYMOUS
         self._settings = settings
         self._correlation_ids = itertools.count(1)
+        self.throttled_s = 0.0
+        """For how long the connection of the last request is not read from."""
         loop.run_until_complete(self._start())
 
     async def _start(self) -> None:
@@ -244,6 +246,7 @@ class SingleBroker:
         request = self._dispatcher.dispatch(connection, _frame(message, version, correlation_id))
         if request is None or request.response is None:
             request = await connection.answer
+        self.throttled_s = connection.throttled_s
         assert request.response is not None
         data = b"".join(bytes(buffer) for buffer in request.response if isinstance(buffer, bytes | bytearray))
         assert struct.unpack_from(">ii", data) == (len(data) - 4, correlation_id)
