@@ -34,13 +34,13 @@ class BrokerQuotas:
         self._clock = clock
         self._counters = counters
         self._forgotten_at = clock.monotonic()
-        windows = QuotaWindows(settings.quota_window_num, settings.quota_window_size_seconds)
+        windows = QuotaWindows(settings.quota_window_num, float(settings.quota_window_size_seconds))
         self.clients = LimitedClients(
             lambda: metadata.image.quotas,
             clock.monotonic,
             windows=windows,
             mutation_windows=QuotaWindows(
-                settings.controller_quota_window_num, settings.controller_quota_window_size_seconds
+                settings.controller_quota_window_num, float(settings.controller_quota_window_size_seconds)
             ),
             counters=counters,
         )
@@ -67,10 +67,10 @@ class BrokerQuotas:
         config, session = self._config(), connection.session
         limits: dict[str, float] = {}
         if config.max_connection_creation_rate < INT_MAX:
-            limits[""] = config.max_connection_creation_rate
+            limits[""] = float(config.max_connection_creation_rate)
         own = config.listener_overrides.get((session.listener, _RATE))
         if own is not None:
-            limits[session.listener] = own
+            limits[session.listener] = float(own)
         delay_ms = self._connections.delay_ms(session.peer_host, limits)
         if delay_ms:
             self._counters.add(CONNECTION_CREATION_RATE, delay_ms)

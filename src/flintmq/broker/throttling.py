@@ -58,6 +58,10 @@ def _request_delay_ms(request: Request, limits: ClientLimits, now: float) -> int
     return rate.throttle_ms(now)
 
 
+def _mutations_delay_ms(request: Request, now: float) -> int:
+    return round((request.throttled_until - now) * 1000) if request.throttled_until else 0
+
+
 # ---- responses
 
 
@@ -65,9 +69,9 @@ def throttle(request: Request, limits: ClientLimits) -> int:
     """Return for how many milliseconds the client has to wait, and stop reading from it for that long."""
     now = request.counters.now()
     delay_ms = _request_delay_ms(request, limits, now)
-    own_ms = round((request.throttled_until - now) * 1000) if request.throttled_until else 0
-    if own_ms > delay_ms:
-        return _wait(request, limits, CONTROLLER_MUTATION_RATE, own_ms)
+    mutations_ms = _mutations_delay_ms(request, now)
+    if mutations_ms > delay_ms:
+        return _wait(request, limits, CONTROLLER_MUTATION_RATE, mutations_ms)
     return _wait(request, limits, REQUEST_PERCENTAGE, delay_ms)
 
 
@@ -79,6 +83,9 @@ def throttle_produce(request: Request, limits: ClientLimits, *, has_response: bo
         limits.produce.record(request.size, now)
         bytes_ms = limits.produce.throttle_ms(now)
     delay_ms = _request_delay_ms(request, limits, now) if has_response else 0
+    mutations_ms = _mutations_delay_ms(request, now)
+    if mutations_ms > max(bytes_ms, delay_ms):
+        return _wait(request, limits, CONTROLLER_MUTATION_RATE, mutations_ms)
     if bytes_ms > delay_ms:
         return _wait(request, limits, PRODUCER_BYTE_RATE, bytes_ms)
     return _wait(request, limits, REQUEST_PERCENTAGE, delay_ms)
@@ -112,6 +119,9 @@ def _wait(request: Request, limits: ClientLimits, quota: str, delay_ms: int) -> 
 
 
 # ---- mutations of topics
+
+NEVER_REJECTED: Final = 1 << 15
+"""In place of the first version of an API that is rejected beyond the quota."""
 
 
 class MutationQuota:

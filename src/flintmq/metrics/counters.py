@@ -110,12 +110,11 @@ class QuotaCounters:
     def __init__(self) -> None:
         self.throttled: Counter[str] = Counter()
         """Requests and connections that were throttled, by the quota's name."""
-        self.throttled_seconds: Counter[str] = Counter()
+        self.throttled_seconds: dict[str, float] = {}
 
     def add(self, quota: str, delay_ms: int) -> None:
         self.throttled[quota] += 1
-        # A Counter takes numbers of every kind; its type knows whole ones only.
-        self.throttled_seconds[quota] += delay_ms / 1000  # type: ignore[assignment]
+        self.throttled_seconds[quota] = self.throttled_seconds.get(quota, 0.0) + delay_ms / 1000
 
 
 class Counters:

@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from flintmq.broker.request import ClientSession, Request, ResponseBuffers
 from flintmq.broker.throttling import charge_time
+from flintmq.effects import Timer
 from flintmq.errors import ProtocolError
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.context import ServerContext
@@ -67,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._paused = False
         self._dispatching = False
-        self._throttle: asyncio.TimerHandle | None = None
+        self._throttle: Timer | None = None
         self._throttled_until = 0.0
         self.active_at = shared.loop.time()
 

@@ -243,3 +243,11 @@ def test_what_is_refused_for_another_reason_takes_nothing_of_the_quota(broker: S
         assert add(broker, 1, 3)[0] == ErrorCode.INVALID_PARTITIONS
         assert delete(broker, "unknown", 6)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert create(broker, "a", 11, 7) == (0, 0)
+
+
+def test_topics_that_metadata_requests_create_count_too(broker: SingleBroker) -> None:
+    set_quotas(broker, {"controller_mutation_rate": 1.0})
+    wanted = [m.MetadataRequest.MetadataRequestTopic(name=f"made-{at}") for at in range(12)]
+    request = m.MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
+    assert ask(broker, request, m.MetadataResponse, 12).throttle_time_ms == 1000
+    assert create(broker, "a", 1, 7)[0] == EXCEEDED

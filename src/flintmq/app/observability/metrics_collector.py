@@ -211,7 +211,9 @@ class MetricsCollector:
         quotas = self._counters.quotas
         for quota in (*CLIENT_QUOTA_NAMES, *IP_QUOTA_NAMES):
             out.add("flintmq_throttled_total", quotas.throttled[quota], quota)
-            out.add("flintmq_throttle_seconds_total", round(quotas.throttled_seconds[quota], 3), quota)
+            out.add(
+                "flintmq_throttle_seconds_total", round(quotas.throttled_seconds.get(quota, 0.0), 3), quota
+            )
         for operation, count in sorted(self._counters.denials.items()):
             out.add("flintmq_authorization_denials_total", count, operation)
         if self._parts.authorizer is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from flintmq.broker.authorization import is_allowed, is_cluster_allowed
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
-from flintmq.broker.throttling import throttle_produce
+from flintmq.broker.throttling import NEVER_REJECTED, MutationQuota, throttle_produce
 from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
@@ -217,6 +217,7 @@ class _Produce:
                 raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             try:
                 await services.topics.create(NewTopic(topic))
+                MutationQuota(self._request, NEVER_REJECTED).record(services.configs.broker.num_partitions)
             except RequestError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
