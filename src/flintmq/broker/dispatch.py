@@ -18,7 +18,7 @@ from flintmq.broker.authentication import admit, take_bare_token
 from flintmq.broker.request import Request, ResponseChannel
 from flintmq.broker.responses import encode_response, reason_of
 from flintmq.broker.services import Services
-from flintmq.broker.throttling import charge_time, limits_of
+from flintmq.broker.throttling import charge_time, forget_limits, limits_of
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters
 from flintmq.protocol import messages
@@ -85,6 +85,8 @@ class Dispatcher:
             clients = self._limited_clients
             if clients.is_active and session.is_authenticated and served.has_quotas:
                 request.limits = limits_of(session, client_id, clients)
+            elif session.limits is not None:
+                forget_limits(session)
             if not served.lowest <= version <= served.highest:
                 self._refuse_version(request)
             elif served.raw is not None:

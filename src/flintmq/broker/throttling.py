@@ -36,6 +36,12 @@ def limits_of(session: ClientSession, client_id: str | None, clients: LimitedCli
     return session.limits
 
 
+def forget_limits(session: ClientSession) -> None:
+    """Quotas do not count for this request; the next one that they count for looks again."""
+    session.limits = None
+    session.limits_epoch = -1
+
+
 # ---- time on the loop
 
 

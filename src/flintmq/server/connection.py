@@ -32,6 +32,8 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 BACKLOG_BYTES_COUNTED: Final = 64 * 1024
 # How long the requests of one connection are handled before the others have their turn.
 TURN_S: Final = 0.005
+# What is read at a time from a client that may write little: a second's worth at once would not be its rate.
+SLOW_READ_BYTES: Final = 4096
 # Connections beyond a limit of their rate that wait to be closed; above it they are closed at once.
 TURNED_AWAY_MAX: Final = 1000
 _LENGTH: Final = 4
@@ -231,6 +233,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if not self._unfinished:
+            limits = self.session.limits
+            if limits is not None and limits.is_slow:
+                return self._shared.buffer[:SLOW_READ_BYTES]
             return self._shared.buffer
         own = self._own
         if own.needs_room():

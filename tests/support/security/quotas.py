@@ -80,8 +80,8 @@ def read(address: str, client_id: str, topic: str, *, warm_up_s: float, measured
             **librdkafka(address, client_id, throttled),
             "group.id": f"{client_id}-{time.monotonic_ns()}",
             "enable.auto.commit": False,
-            # Small fetches: a rate is more even than its largest step.
-            "max.partition.fetch.bytes": 20_000,
+            # Not much at a time: a response is sent as a whole or not at all.
+            "max.partition.fetch.bytes": 100_000,
             "fetch.max.bytes": 1_000_000,
             "queued.min.messages": 1_000_000,
         }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from flintmq.server.connection import TURNED_AWAY_MAX
+from flintmq.metrics import QuotaCounters
+from flintmq.security.quotas.client_quotas import ClientLimits
+from flintmq.security.quotas.rate import SampledRate
+from flintmq.server.connection import SLOW_READ_BYTES, TURNED_AWAY_MAX
 from flintmq.server.inbound import SHARED_BYTES
 from support.broker.loopback import Loopback, LoopFactory, framed, run_on
 
@@ -176,5 +179,23 @@ def test_clients_that_wait_to_be_closed_have_a_bound(loop_factory: LoopFactory) 
             assert await turned_away.closed() == b""
             assert await client.ask(b"E") == b"E"
             assert not connection.is_paused
+
+    run_on(loop_factory, scenario())
+
+
+def test_little_is_read_at_a_time_from_a_client_that_may_write_little(loop_factory: LoopFactory) -> None:
+    """What was read is handled, so that a second's worth at once would not be the client's rate."""
+    frame = framed(b"T" + bytes(999))
+
+    async def scenario() -> None:
+        async with Loopback() as server:
+            client = await server.connect()
+            rate = SampledRate(1000.0, 11, 1.0, 0.0)
+            server.all[0].session.limits = ClientLimits(QuotaCounters(), rate, None, None, None)
+            await client.send(frame * 100)
+            await server.dispatcher.received(1)
+            await server.settle()
+            assert len(server.dispatcher.frames) <= SLOW_READ_BYTES // len(frame) + 1
+            assert server.all[0].is_paused
 
     run_on(loop_factory, scenario())

@@ -29,6 +29,7 @@ from flintmq.metrics import QuotaCounters
 from flintmq.security.quotas.rate import UNLIMITED, QuotaWindows, SampledRate, TokenBucket
 
 RATES_MAX: Final = 20_000
+SLOW_BYTES_PER_S: Final = 4 * 1024 * 1024
 _KINDS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 _OVERFLOW: Final = "\0"
 
@@ -39,7 +40,7 @@ RateKey = tuple[str, str, str]
 class ClientLimits:
     """What limits one client; None for what nothing limits."""
 
-    __slots__ = ("counters", "fetch", "mutations", "produce", "request")
+    __slots__ = ("counters", "fetch", "is_slow", "mutations", "produce", "request")
 
     def __init__(
         self,
@@ -56,6 +57,8 @@ class ClientLimits:
         """Percent of the event loop's time."""
         self.mutations = mutations
         """Partitions created and deleted."""
+        self.is_slow = produce is not None and produce.limit < SLOW_BYTES_PER_S
+        """Whether little should be read from the client at a time: what was read is handled."""
 
 
 class LimitedClients:

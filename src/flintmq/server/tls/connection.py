@@ -13,7 +13,7 @@ from typing import Final, cast
 from flintmq.security.certificate import read_certificate
 from flintmq.security.principal import Principal
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection
+from flintmq.server.connection import SLOW_READ_BYTES, Connection
 from flintmq.server.context import ServerContext
 from flintmq.server.inbound import SHARED_BYTES
 from flintmq.server.outbound import Outbound
@@ -76,6 +76,9 @@ class TlsConnection(Connection):
     # ---- bytes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        limits = self.session.limits
+        if limits is not None and limits.is_slow:
+            return self._buffers.received[:SLOW_READ_BYTES]
         return self._buffers.received
 
     def buffer_updated(self, nbytes: int) -> None:
