@@ -171,7 +171,9 @@ class TlsConnection(Connection):
 
     def _resume_reading(self) -> None:
         super()._resume_reading()
-        if not self._paused and self._incoming.pending:
+        tls = self._tls
+        # A record may be decrypted and only a part of it taken.
+        if not self._paused and (self._incoming.pending or (tls is not None and tls.pending())):
             # Not at once: the caller may be in the middle of another connection's frames.
             self._shared.loop.call_soon(self._decrypt_held)
 
