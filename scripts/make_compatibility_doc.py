@@ -41,14 +41,24 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), quotas, delegation tokens, share
+Not there yet, each with a later version: the new consumer protocol (KIP-848), delegation tokens, share
 groups, telemetry. GSSAPI (Kerberos) is not planned.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
 - SCRAM: a user that does not exist is rejected at the second message, with an invented salt, and not at the first, so
   that nobody learns who exists. `sasl.enabled.mechanisms` is both SCRAMs by default, for there is no GSSAPI.
-- A request changes up to 1000 SCRAM credentials.
+- A request changes up to 1000 SCRAM credentials, and the quotas of up to 1000 entities, each in several transactions.
+- Quotas that are NaN or infinite are rejected (Kafka stores them). The quota of an address needs an address, not a
+  host name. An entity that comes twice in AlterClientQuotas is not changed at all (Kafka changes it once and answers
+  with an error).
+- A throttled client that has no quota any more, because it was deleted, goes on at once (in Kafka its time runs out).
+  A batch that is larger than what `consumer_byte_rate` permits in all windows together can be read, at the mean rate
+  (in Kafka it never can).
+- Connections beyond `max.connection.creation.rate` are closed after a short delay, as those beyond the quota of an
+  address are (Kafka leaves them in the queue of the listening socket).
+- 100 of `request_percentage` is the whole event loop, of which a broker has one. The time of a handler's threads and
+  further tasks is not part of it.
 - A topic that a metadata request creates is in the answer to that request (Kafka answers with an error first).
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).

@@ -17,6 +17,7 @@ from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
+from flintmq.app.quotas import BrokerQuotas
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
@@ -28,6 +29,7 @@ from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
 from flintmq.errors import ConfigurationError
 from flintmq.metadata import keys
+from flintmq.metadata.client_quotas import ClientQuotas
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.image import ImageDelta
@@ -42,7 +44,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
-from flintmq.server.connection import RequestDispatcher
+from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
 from flintmq.settings.listeners import protocols_of
@@ -185,6 +187,9 @@ class Broker:
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
+        self._quotas = BrokerQuotas(
+            lambda: self._configs.broker, metadata, self._clock, self._counters.quotas
+        )
 
     async def _create_authenticator(self) -> None:
         """ORDER: before anything that may take long, so that a wrong setting is reported at once."""
@@ -287,6 +292,8 @@ class Broker:
             ),
             sasl=self._sasl,
             scram_credentials=ScramCredentials(self._metadata),
+            client_quotas=ClientQuotas(self._metadata),
+            limited_clients=self._quotas.clients,
             clock=self._clock,
             timers=self._loop,
             random=self._random,
@@ -309,6 +316,7 @@ class Broker:
             executor=self._executor,
             config=lambda: self._configs.broker,
             counters=self._counters.connections,
+            turned_away_s=self._quotas.turned_away_s,
         )
         await self._server.start()
         self._configs.check = self._check_settings
@@ -382,6 +390,9 @@ class Broker:
             self._server.refresh_certificates()
         if delta.scram:
             self._scram_users.changed()
+        if delta.quotas:
+            self._quotas.changed()
+            self._server.unthrottle(self._quotas.is_limited)
 
     def _apply_settings(self) -> None:
         config = self._sources.config = self._configs.broker
@@ -410,6 +421,7 @@ class Broker:
         self._partitions.tick()
         self._maintenance.tick()
         self._groups.tick()
+        self._quotas.tick()
         self._authorization.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000

@@ -51,10 +51,12 @@ from flintmq.broker.handlers.own import (
     maintain_topic,
 )
 from flintmq.broker.handlers.security import (
+    alter_client_quotas,
     alter_user_scram_credentials,
     create_acls,
     delete_acls,
     describe_acls,
+    describe_client_quotas,
     describe_user_scram_credentials,
     sasl_authenticate,
     sasl_handshake,
@@ -114,6 +116,8 @@ class Api:
     """A lower version than is served, for clients that look for it."""
     before_authentication: bool = False
     brokers_only: bool = False
+    has_quotas: bool = True
+    """Whether it counts in the quotas of a client; not so what brokers ask of each other, and authentication."""
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -149,7 +153,9 @@ APIS: tuple[Api, ...] = (
     Api(14, "SyncGroup", (0, 5), GROUP, sync_group.handle),
     Api(15, "DescribeGroups", (0, 6), GROUP, describe_groups.handle),
     Api(16, "ListGroups", (0, 5), CLUSTER, list_groups.handle),
-    Api(17, "SaslHandshake", (0, 1), NONE, sasl_handshake.handle, before_authentication=True),
+    Api(
+        17, "SaslHandshake", (0, 1), NONE, sasl_handshake.handle, before_authentication=True, has_quotas=False
+    ),
     Api(18, "ApiVersions", (0, 4), NONE, api_versions.handle, before_authentication=True),
     Api(19, "CreateTopics", (2, 7), TOPIC, create_topics.handle),
     Api(20, "DeleteTopics", (1, 6), TOPIC, delete_topics.handle),
@@ -159,7 +165,7 @@ APIS: tuple[Api, ...] = (
     Api(24, "AddPartitionsToTxn", (0, 5), TRANSACTIONAL_ID, add_partitions_to_txn.handle),
     Api(25, "AddOffsetsToTxn", (0, 4), GROUP, add_offsets_to_txn.handle),
     Api(26, "EndTxn", (0, 5), TRANSACTIONAL_ID, end_txn.handle),
-    Api(27, "WriteTxnMarkers", (1, 2), CLUSTER, write_txn_markers.handle),
+    Api(27, "WriteTxnMarkers", (1, 2), CLUSTER, write_txn_markers.handle, has_quotas=False),
     Api(28, "TxnOffsetCommit", (0, 5), GROUP, txn_offset_commit.handle),
     Api(29, "DescribeAcls", (1, 3), CLUSTER, describe_acls.handle),
     Api(30, "CreateAcls", (1, 3), CLUSTER, create_acls.handle),
@@ -168,7 +174,15 @@ APIS: tuple[Api, ...] = (
     Api(33, "AlterConfigs", (0, 2), CLUSTER, alter_configs.handle),
     Api(34, "AlterReplicaLogDirs", (1, 2), CLUSTER, alter_replica_log_dirs.handle),
     Api(35, "DescribeLogDirs", (1, 5), CLUSTER, describe_log_dirs.handle),
-    Api(36, "SaslAuthenticate", (0, 2), NONE, sasl_authenticate.handle, before_authentication=True),
+    Api(
+        36,
+        "SaslAuthenticate",
+        (0, 2),
+        NONE,
+        sasl_authenticate.handle,
+        before_authentication=True,
+        has_quotas=False,
+    ),
     Api(37, "CreatePartitions", (0, 3), TOPIC, create_partitions.handle),
     Api(42, "DeleteGroups", (0, 2), GROUP, delete_groups.handle),
     Api(43, "ElectLeaders", (0, 2), CLUSTER, elect_leaders.handle),
@@ -176,6 +190,8 @@ APIS: tuple[Api, ...] = (
     Api(45, "AlterPartitionReassignments", (0, 1), CLUSTER, alter_partition_reassignments.handle),
     Api(46, "ListPartitionReassignments", (0, 0), CLUSTER, list_partition_reassignments.handle),
     Api(47, "OffsetDelete", (0, 0), GROUP, offset_delete.handle),
+    Api(48, "DescribeClientQuotas", (0, 1), CLUSTER, describe_client_quotas.handle),
+    Api(49, "AlterClientQuotas", (0, 1), CLUSTER, alter_client_quotas.handle),
     Api(50, "DescribeUserScramCredentials", (0, 0), CLUSTER, describe_user_scram_credentials.handle),
     Api(51, "AlterUserScramCredentials", (0, 0), CLUSTER, alter_user_scram_credentials.handle),
     Api(55, "DescribeQuorum", (0, 2), CLUSTER, describe_quorum.handle),

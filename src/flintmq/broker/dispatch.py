@@ -18,6 +18,7 @@ from flintmq.broker.authentication import admit, take_bare_token
 from flintmq.broker.request import Request, ResponseChannel
 from flintmq.broker.responses import encode_response, reason_of
 from flintmq.broker.services import Services
+from flintmq.broker.throttling import charge_time, forget_limits, limits_of
 from flintmq.errors import ErrorCode, ProtocolError, UnsupportedVersion, error_code_of
 from flintmq.metrics import ApiCounters
 from flintmq.protocol import messages
@@ -36,19 +37,21 @@ _PREFIX: Final = 4
 class _ServedApi:
     """What every request needs of its API, at hand."""
 
-    __slots__ = ("api", "counters", "highest", "lowest", "raw")
+    __slots__ = ("api", "counters", "has_quotas", "highest", "lowest", "raw")
 
     def __init__(self, api: Api, counters: ApiCounters) -> None:
         self.api = api
         self.counters = counters
         self.lowest, self.highest = api.versions
         self.raw = api.raw
+        self.has_quotas = api.has_quotas
 
 
 class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._now = now = services.clock.monotonic
+        self._limited_clients = services.limited_clients
         counters = services.counters.apis
         self._served = {
             api.key: _ServedApi(api, counters.setdefault(api.name, ApiCounters(now)))
@@ -79,6 +82,11 @@ class Dispatcher:
             if is_limited and not admit(request, self._services):
                 request.frame = None
                 return request
+            clients = self._limited_clients
+            if clients.is_active and session.is_authenticated and served.has_quotas:
+                request.limits = limits_of(session, client_id, clients)
+            elif session.limits is not None:
+                forget_limits(session)
             if not served.lowest <= version <= served.highest:
                 self._refuse_version(request)
             elif served.raw is not None:
@@ -97,6 +105,8 @@ class Dispatcher:
             connection.refuse("a request could not be handled")
             return None
         request.frame = None
+        if request.limits is not None and request.response is None:
+            charge_time(request, request.limits)
         return request
 
     def _dispatch_token(self, connection: ResponseChannel, frame: memoryview, began: float) -> Request:

@@ -156,7 +156,7 @@ class FetchSessions:
         session_id, epoch = message.session_id, message.session_epoch
         by_id = version >= FIRST_TOPIC_IDS
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(session_id)
+            self.drop(session_id)
             wanted = _all(message, by_id)
             session = None
             if epoch == INITIAL_EPOCH and wanted:
@@ -176,7 +176,7 @@ class FetchSessions:
         found.update(message)
         self.partitions += len(found.wanted) - before
         if self.partitions > self._partitions_max and len(found.wanted) > before:
-            self._drop(session_id)
+            self.drop(session_id)
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
 
@@ -186,7 +186,7 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < self._eviction_idle_s:
                 return None
-            self._drop(oldest.session_id)
+            self.drop(oldest.session_id)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._random.bytes(4), "big") & _MAX_INT32
@@ -194,7 +194,8 @@ class FetchSessions:
         self.partitions += len(wanted)
         return session
 
-    def _drop(self, session_id: int) -> None:
+    def drop(self, session_id: int) -> None:
+        """Forget a session, if it is known."""
         dropped = self._sessions.pop(session_id, None)
         if dropped is not None:
             self.partitions -= len(dropped.wanted)

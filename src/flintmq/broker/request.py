@@ -8,6 +8,7 @@ from flintmq.metrics import UNCOUNTED, ApiCounters
 from flintmq.security.authentication.exchange import SaslExchange
 from flintmq.security.authorization.authorizer import SessionRights
 from flintmq.security.principal import ANONYMOUS, Principal
+from flintmq.security.quotas.client_quotas import ClientLimits
 from flintmq.storage.segment import FileRange
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ class ClientSession:
     """Who is at the other end of a connection: carried by every request."""
 
     __slots__ = (
-        "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
-        "peer_host", "principal", "rights", "sasl", "security_protocol", "ssl_peer", "token_authenticated",
+        "client_software", "expires_at", "is_authenticated", "limits", "limits_client_id", "limits_epoch",
+        "limits_principal", "listener", "local_host", "local_port", "peer", "peer_host", "principal", "rights",
+        "sasl", "security_protocol", "ssl_peer", "token_authenticated",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,11 @@ class ClientSession:
         """What the authorizer has decided for the principal; None until it is asked."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
+        # The quotas of the last request's client id, for as long as the epoch is that of the quotas.
+        self.limits: ClientLimits | None = None
+        self.limits_client_id: str | None = None
+        self.limits_principal: Principal = ANONYMOUS
+        self.limits_epoch = -1
 
 
 class ResponseChannel(Protocol):
@@ -74,6 +81,10 @@ class ResponseChannel(Protocol):
 
     def authenticated(self) -> None:
         """Lift the limits of connections that are not authenticated: `session` says that this one is."""
+        ...
+
+    def throttle(self, delay_s: float) -> None:
+        """Read nothing more for that long (KIP-219); responses are sent."""
         ...
 
     def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
@@ -98,8 +109,8 @@ class DelayedOperation(Protocol):
 
 class Request:
     __slots__ = (
-        "_failed", "api", "barrier", "began", "body_position", "client_id", "connection", "correlation_id",
-        "counters", "delayed", "frame", "response", "version",
+        "_failed", "api", "barrier", "began", "body_position", "charged_until", "client_id", "connection",
+        "correlation_id", "counters", "delayed", "frame", "limits", "response", "size", "throttled_until", "version",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +141,13 @@ class Request:
         """No later request of the connection is dispatched before this one has its response."""
         self.counters = counters
         self.began = began
+        self.size = len(frame)
+        self.limits: ClientLimits | None = None
+        """The quotas of the client; None if it has none."""
+        self.charged_until = began
+        """Time on the loop up to here is counted in the client's `request_percentage`."""
+        self.throttled_until = 0.0
+        """Set by a handler that exceeded a quota of the client."""
         self._failed: set[int] | None = None
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from flintmq.broker.request import Request, ResponseBuffers
+from flintmq.broker.throttling import throttle
 from flintmq.protocol.codec import encoder
 from flintmq.protocol.codegen.schema import MessageSchema
 from flintmq.protocol.codegen.structures import Message
@@ -23,9 +24,13 @@ _CODE_FIELDS: Final = ("error_code", "partition_error_code")
 
 
 def encode_response(request: Request, response: Message) -> ResponseBuffers:
-    """Encode the response of a request and count the error codes in it."""
+    """Encode the response of a request, count the error codes in it, and throttle a client beyond its quotas."""
     for code in error_codes_in(response):
         request.failed(code)
+    if request.limits is not None:
+        delay_ms = throttle(request, request.limits)
+        if delay_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = delay_ms
     out = start_response(request)
     encoder(type(response), request.version)(response, out)
     finish_response(out, len(out))

@@ -12,6 +12,7 @@ from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk, Executor, Random, Timers
+from flintmq.metadata.client_quotas import ClientQuotas
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.producer_ids import ProducerIds
@@ -21,6 +22,7 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.quotas.client_quotas import LimitedClients
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Services:
     endpoints: Endpoints
     sasl: SaslAuthenticator
     scram_credentials: ScramCredentials
+    client_quotas: ClientQuotas
+    """As they are set."""
+    limited_clients: LimitedClients
+    """As they are enforced."""
     clock: Clock
     timers: Timers
     random: Random

@@ -20,6 +20,10 @@ COMMANDS = {
         "flintmq.cli.user.main", "Add, list and delete the users that authenticate with SASL."
     ),
     "acl": CommandEntry("flintmq.cli.acl.main", "Add, list and delete ACLs: which principal may do what."),
+    "quota": CommandEntry(
+        "flintmq.cli.quota.main",
+        "Set, list and delete quotas: how fast users, client ids and addresses may go.",
+    ),
     "produce": CommandEntry("flintmq.cli.produce.main", "Write records to a topic."),
     "consume": CommandEntry("flintmq.cli.consume.main", "Read records of a topic."),
     "ping": CommandEntry("flintmq.cli.ping", "Ask whether a broker answers, and how fast."),

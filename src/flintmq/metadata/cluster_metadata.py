@@ -99,6 +99,7 @@ class ClusterMetadata:
             topic_configs=sorted({*fresh.topic_configs, *self.image.topic_configs}),
             broker_configs=True,
             scram=True,
+            quotas=True,
             acls_added=list(fresh.acls.values()),
             acls_removed=list(self.image.acls.values()),
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flintmq.metadata import keys
+from flintmq.metadata.quota_entity import QuotaEntity
 from flintmq.metadata.store import StoreItem
 from flintmq.protocol.scram import ScramCredential
 from flintmq.records.uuids import decode_uuid
@@ -49,6 +50,7 @@ class ImageDelta:
     broker_configs: bool = False
     scram: bool = False
     """SCRAM credentials."""
+    quotas: bool = False
     acls_added: list[keys.AclValue] = field(default_factory=list)
     acls_removed: list[keys.AclValue] = field(default_factory=list)
 
@@ -67,6 +69,8 @@ class ClusterImage:
         self.config_revisions: dict[str, int] = {}
         self.scram: dict[str, dict[str, ScramCredential]] = {}
         """By mechanism and user."""
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.quota_revisions: dict[QuotaEntity, int] = {}
         self.sasl_secret = b""
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
@@ -93,6 +97,9 @@ class ClusterImage:
             elif key.startswith(keys.SCRAM):
                 self._apply_scram(key, item)
                 delta.scram = True
+            elif key.startswith(keys.QUOTAS):
+                self._apply_quotas(keys.quota_entity(key), item)
+                delta.quotas = True
             elif key == keys.SASL_SECRET and item is not None:
                 self.sasl_secret = keys.decode_sasl_secret(item.value).secret
             elif key.startswith(keys.ACLS):
@@ -197,6 +204,14 @@ class ClusterImage:
         self.scram.setdefault(mechanism, {})[user] = ScramCredential(
             value.salt, value.stored_key, value.server_key, value.iterations
         )
+
+    def _apply_quotas(self, entity: QuotaEntity, item: StoreItem | None) -> None:
+        if item is None:
+            self.quotas.pop(entity, None)
+            self.quota_revisions.pop(entity, None)
+        else:
+            self.quotas[entity] = keys.decode_quotas(item.value)
+            self.quota_revisions[entity] = item.revision
 
     def _apply_acl(self, key: str, item: StoreItem | None, delta: ImageDelta) -> None:
         old = self.acls.pop(key, None)

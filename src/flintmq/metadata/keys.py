@@ -8,6 +8,7 @@
 /deleting/{topic-id}         {"name": …}                      until the files are gone
 /producer-ids                {"next": n}                      ids below it have been handed out
 /scram/{mechanism}/{user}    {"salt": …, "stored_key": …, "server_key": …, "iterations": n}
+/quota/{entity}              {"producer_byte_rate": n, …}     by entity, such as user=alice&client-id
 /sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
 /acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
 """
@@ -18,6 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
+from flintmq.metadata.quota_entity import QuotaEntity, entity_key, parse_entity_key
 from flintmq.records.uuids import encode_uuid
 
 CLUSTER = "/cluster"
@@ -28,6 +30,7 @@ TOPIC_CONFIGS = "/config/topic/"
 BROKER_CONFIGS = "/config/broker/"
 DELETING = "/deleting/"
 SCRAM = "/scram/"
+QUOTAS = "/quota/"
 SASL_SECRET = "/sasl-secret"
 ACLS = "/acl/"
 
@@ -87,6 +90,7 @@ decode_deleting = msgspec.json.Decoder(DeletingValue).decode
 decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
 decode_scram = msgspec.json.Decoder(ScramValue).decode
 decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
+decode_quotas = msgspec.json.Decoder(dict[str, float]).decode
 decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -114,6 +118,14 @@ def deleting(topic_id: bytes) -> str:
 def scram(mechanism: str, user: str) -> str:
     """A user's name may contain slashes: it is all that follows the mechanism."""
     return f"{SCRAM}{mechanism}/{user}"
+
+
+def quota(entity: QuotaEntity) -> str:
+    return QUOTAS + entity_key(entity)
+
+
+def quota_entity(key: str) -> QuotaEntity:
+    return parse_entity_key(key[len(QUOTAS) :])
 
 
 def acl(value: AclValue) -> str:

@@ -17,6 +17,7 @@ from flintmq.metrics.counters import (
     ConnectionCounters,
     Counters,
     LogCounters,
+    QuotaCounters,
     TransactionCounters,
 )
 from flintmq.metrics.declared import BY_NAME, METRICS, Metric, MetricType
@@ -36,6 +37,7 @@ __all__ = [
     "LogCounters",
     "Metric",
     "MetricType",
+    "QuotaCounters",
     "Scrape",
     "TransactionCounters",
     "parse",

@@ -104,10 +104,23 @@ class AuthenticationCounters:
         self.failed: Counter[str] = Counter()
 
 
+class QuotaCounters:
+    __slots__ = ("throttled", "throttled_seconds")
+
+    def __init__(self) -> None:
+        self.throttled: Counter[str] = Counter()
+        """Requests and connections that were throttled, by the quota's name."""
+        self.throttled_seconds: dict[str, float] = {}
+
+    def add(self, quota: str, delay_ms: int) -> None:
+        self.throttled[quota] += 1
+        self.throttled_seconds[quota] = self.throttled_seconds.get(quota, 0.0) + delay_ms / 1000
+
+
 class Counters:
     """Everything that one broker counts."""
 
-    __slots__ = ("apis", "authentications", "connections", "denials", "logs", "transactions")
+    __slots__ = ("apis", "authentications", "connections", "denials", "logs", "quotas", "transactions")
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiCounters] = {}
@@ -117,4 +130,5 @@ class Counters:
         self.denials: Counter[str] = Counter()
         """Requests for a resource that were denied, by Kafka's name of the operation."""
         self.logs = LogCounters()
+        self.quotas = QuotaCounters()
         self.transactions = TransactionCounters()

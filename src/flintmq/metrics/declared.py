@@ -87,6 +87,24 @@ _CONNECTIONS = (
         ("mechanism",),
     ),
     Metric(
+        "flintmq_throttled_total",
+        _COUNTER,
+        "Requests whose client was throttled, by the quota that was exceeded; for `connection_creation_rate`, "
+        "connections that were turned away.",
+        ("quota",),
+    ),
+    Metric(
+        "flintmq_throttle_seconds_total",
+        _COUNTER,
+        "Throttle times that clients were given, summed up, by the quota that was exceeded.",
+        ("quota",),
+    ),
+    Metric(
+        "flintmq_throttled_connections",
+        _GAUGE,
+        "Connections that are not read from because their client exceeded a quota.",
+    ),
+    Metric(
         "flintmq_unauthenticated_connections",
         _GAUGE,
         "Connections in the TLS handshake or in authentication.",

@@ -4,102 +4,47 @@ A parked request (a long poll, acks=all) does not keep those behind it from bein
 being answered before it. Reading stops while too many requests are in flight, while a barrier is pending,
 while the client does not take its answers, and while the memory budget says so. However much a client sends
 at once, it is handled for a few milliseconds at a time, so that the others have their turn.
+
+A client that exceeds a quota is not read from for a while. A request of which a part has arrived is received to its
+end all the same, so that throttled clients keep no memory that others wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from flintmq.broker.request import ClientSession, Request, ResponseBuffers
-from flintmq.effects import Executor
+from flintmq.broker.throttling import charge_time
+from flintmq.effects import Timer
 from flintmq.errors import ProtocolError
-from flintmq.metrics import ConnectionCounters
-from flintmq.server.closed_connections import ClosedConnectionLog, CloseReason
-from flintmq.server.inbound import GROWTH_MIN, SHARED_BYTES, UNLIMITED, FrameBuffer, frame_size
-from flintmq.server.inbound_budget import InboundBudget
+from flintmq.server.closed_connections import CloseReason
+from flintmq.server.context import ServerContext
+from flintmq.server.inbound import SHARED_BYTES, FrameBuffer, frame_size
 from flintmq.server.outbound import Outbound, memory_of
-from flintmq.server.outbound_budget import OutboundBudget
-from flintmq.server.unauthenticated import UnauthenticatedConnections
-from flintmq.settings import BrokerConfig
-
-logger: Final = logging.getLogger(__name__)
 
 # A client that lets more than this pile up is not read from until it has taken it.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
-# What all clients together may let pile up in memory, and from where on one is counted among them.
-BACKLOGS_BYTES_MAX: Final = 64 * 1024 * 1024
+# From where on a client is counted among those that let much pile up.
 BACKLOG_BYTES_COUNTED: Final = 64 * 1024
 # How long the requests of one connection are handled before the others have their turn.
 TURN_S: Final = 0.005
+# What is read at a time from a client that may write little: a second's worth at once would not be its rate.
+SLOW_READ_BYTES: Final = 4096
+# Connections beyond a limit of their rate that wait to be closed; above it they are closed at once.
+TURNED_AWAY_MAX: Final = 1000
 _LENGTH: Final = 4
 _NOTHING: Final = memoryview(b"")
-
-
-class RequestDispatcher(Protocol):
-    def dispatch(self, connection: Connection, frame: memoryview) -> Request | None:
-        """Handle one frame. A request that is not answered yet will call `connection.send_response`."""
-        ...
-
-
-class ServerContext:
-    """What all connections of a server have in common."""
-
-    __slots__ = (
-        "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
-        "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
-        "unauthenticated", "unauthenticated_frame_size_max",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        dispatcher: RequestDispatcher,
-        executor: Executor,
-        budget: InboundBudget,
-        frame_size_max: int,
-        in_flight_max: int,
-        admits: Callable[[Connection], str | None],
-        on_closed: Callable[[Connection], object],
-        ordinary_frame_size_max: int = UNLIMITED,
-        unauthenticated_frame_size_max: int = GROWTH_MIN,
-        counters: ConnectionCounters | None = None,
-        config: Callable[[], BrokerConfig] = BrokerConfig,
-    ) -> None:
-        self.loop = loop
-        self.dispatcher = dispatcher
-        self.executor = executor
-        self.budget = budget
-        self.frame_size_max = frame_size_max
-        self.in_flight_max = in_flight_max
-        self.admits = admits
-        self.on_closed = on_closed
-        self.ordinary_frame_size_max = ordinary_frame_size_max
-        """For all but those that write records."""
-        self.unauthenticated_frame_size_max = unauthenticated_frame_size_max
-        self.counters = counters or ConnectionCounters()
-        self.connections: dict[Connection, None] = {}
-        self.buffer = memoryview(bytearray(SHARED_BYTES))
-        self.draining = False
-        """The server stops: what is dispatched is answered, nothing more is dispatched or read."""
-        self.backlog: OutboundBudget[Connection] = OutboundBudget(BACKLOGS_BYTES_MAX)
-        self.refusals = ClosedConnectionLog(loop, logger)
-        self.unauthenticated: UnauthenticatedConnections[Connection] = UnauthenticatedConnections(
-            loop, config
-        )
-        """Of listeners with TLS or SASL; one that is known leaves it."""
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_dispatching", "_frame_size_max", "_held", "_is_rejected", "_own", "_paused", "_pending", "_shared",
-        "_unfinished", "_unsent_bytes", "active_at", "outbound", "session", "transport",
+        "_throttle", "_throttled_until", "_unfinished", "_unsent_bytes", "active_at", "outbound", "session",
+        "transport",
     )  # fmt: skip
 
     session: ClientSession
@@ -125,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._paused = False
         self._dispatching = False
+        self._throttle: Timer | None = None
+        self._throttled_until = 0.0
         self.active_at = shared.loop.time()
 
     # ---- life
@@ -144,6 +91,10 @@ class Connection(asyncio.BufferedProtocol):
         self.session.peer_host = peer[0]
         self.session.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
         self.session.local_host, self.session.local_port = local[0], local[1]
+        delay_s = shared.turned_away_s(self) if shared.turned_away_s is not None else 0.0
+        if delay_s > 0:
+            self._turn_away(delay_s)
+            return
         reason = shared.admits(self)
         if reason is not None:
             self.refuse(reason, CloseReason.LIMIT)
@@ -170,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         if shared.connections.pop(self, self) is None:
             shared.on_closed(self)
             shared.unauthenticated.leave(self)
+        shared.turned_away.pop(self, None)
+        self._end_throttle()
         shared.budget.release(self)
         shared.backlog.release(self)
         self.outbound.close()
@@ -217,6 +170,18 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
         self._held = _NOTHING
         shared.loop.call_later(delay_s, self._finish_rejection, request, response)
+
+    def _turn_away(self, delay_s: float) -> None:
+        """Close after the delay, so that the client does not try again at once; at once if too many wait."""
+        shared = self._shared
+        self._is_rejected = True
+        if len(shared.turned_away) >= TURNED_AWAY_MAX:
+            self.close()
+            return
+        shared.turned_away[self] = None
+        # Not at once: uvloop begins to read after this step, whatever is asked for in it.
+        shared.loop.call_soon(self._pause)
+        shared.loop.call_later(delay_s, self.close)
 
     def _finish_rejection(self, request: Request, response: ResponseBuffers) -> None:
         request.respond(response)
@@ -268,6 +233,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if not self._unfinished:
+            limits = self.session.limits
+            if limits is not None and limits.is_slow:
+                return self._shared.buffer[:SLOW_READ_BYTES]
             return self._shared.buffer
         own = self._own
         if own.needs_room():
@@ -299,9 +267,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._dispatch(own.frame())
             self._shared.budget.keep(self, own.clear)
-            if self._is_rejected:
+            if self._is_rejected or self._throttle is not None:
                 self.release_memory()
-            if self._blocked():
+            if self._throttle is not None or self._blocked():
                 self._pause()
         elif not self._may_grow():
             self._pause()
@@ -326,6 +294,8 @@ class Connection(asyncio.BufferedProtocol):
             self.outbound.uncork()
         if self._blocked():
             self._pause()
+        elif self._throttle is not None:
+            self._pause_between_frames()
 
     def _take_frames(self, data: memoryview, shared: bool) -> None:
         position, end = 0, len(data)
@@ -361,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
 
     def _dispatch(self, frame: memoryview) -> None:
-        if self.transport.is_closing():
+        if self._is_rejected or self.transport.is_closing():
             return
         request = self._shared.dispatcher.dispatch(self, frame)
         if request is None:
@@ -369,6 +339,8 @@ class Connection(asyncio.BufferedProtocol):
         response = request.response
         if response is not None and not self._pending:
             request.counters.answered(request.began, self.outbound.send(response) if response else 0)
+            if request.limits is not None:
+                charge_time(request, request.limits)
             if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
                 self._count_backlog()
             return
@@ -398,6 +370,8 @@ class Connection(asyncio.BufferedProtocol):
                 if first is not request:
                     self._unsent_bytes -= memory_of(response)
                 first.counters.answered(first.began, self.outbound.send(response) if response else 0)
+                if first.limits is not None:
+                    charge_time(first, first.limits)
             if self.outbound.pending_bytes > BACKLOG_BYTES_COUNTED:
                 self._count_backlog()
             elif self._shared.backlog.held:
@@ -407,6 +381,40 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused:
             # Even if it is not this request's turn yet: it may have been a barrier.
             self._resume()
+
+    # ---- quotas
+
+    def throttle(self, delay_s: float) -> None:
+        shared = self._shared
+        if self.transport.is_closing():
+            return
+        until = shared.loop.time() + delay_s
+        if until <= self._throttled_until:
+            return
+        self._throttled_until = until
+        if self._throttle is not None:
+            self._throttle.cancel()
+        shared.throttled[self] = None
+        self._throttle = shared.loop.call_later(delay_s, self.unthrottle)
+        self._pause_between_frames()
+
+    def _pause_between_frames(self) -> None:
+        if self._unfinished:
+            self._resume_reading()
+        else:
+            self._pause()
+
+    def unthrottle(self) -> None:
+        """Go on reading: the time is over, or the quota is gone."""
+        self._end_throttle()
+        self._resume()
+
+    def _end_throttle(self) -> None:
+        self._throttled_until = 0.0
+        self._shared.throttled.pop(self, None)
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle = None
 
     # ---- back-pressure
 
@@ -464,6 +472,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume_reading(self) -> None:
         if self._shared.draining or self._is_rejected or self.transport.is_closing():
+            return
+        if self._throttle is not None and not self._unfinished:
             return
         if self._paused and not self._blocked() and self._may_grow():
             self._paused = False

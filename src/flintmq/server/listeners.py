@@ -18,7 +18,8 @@ from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection, RequestDispatcher, ServerContext
+from flintmq.server.connection import Connection
+from flintmq.server.context import RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig, Listener
 from flintmq.settings.listeners import protocols_of
@@ -60,6 +61,7 @@ class Server:
         executor: Executor,
         config: Callable[[], BrokerConfig],
         counters: ConnectionCounters | None = None,
+        turned_away_s: Callable[[Connection], float] | None = None,
         sweep_limits: SweepLimits | None = None,
     ) -> None:
         settings = config()
@@ -83,6 +85,7 @@ class Server:
             in_flight_max=settings.flint_max_requests_in_flight_per_connection,
             admits=self._admits,
             on_closed=self._closed,
+            turned_away_s=turned_away_s,
             unauthenticated_frame_size_max=settings.sasl_server_max_receive_size,
             counters=counters,
             config=config,
@@ -98,6 +101,17 @@ class Server:
     @property
     def budget(self) -> InboundBudget:
         return self._shared.budget
+
+    @property
+    def throttled(self) -> int:
+        """Connections that are not read from because their clients exceeded a quota."""
+        return len(self._shared.throttled)
+
+    def unthrottle(self, is_limited: Callable[[Connection], bool]) -> None:
+        """Quotas have changed: throttled clients that have none any more need not wait for the end of their time."""
+        for connection in list(self._shared.throttled):
+            if not is_limited(connection):
+                connection.unthrottle()
 
     @property
     def unauthenticated(self) -> int:
@@ -252,7 +266,7 @@ class Server:
         # Polled: to be told would cost every answer something, for the sake of the last.
         while self._loop.time() < deadline and any(c.is_writing for c in self.connections):  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_STEP_S)
-        for connection in self.connections:
+        for connection in (*self.connections, *self._shared.turned_away):
             connection.close()
         deadline = self._loop.time() + _CLOSING_S
         while self._shared.connections and self._loop.time() < deadline:  # noqa: ASYNC110

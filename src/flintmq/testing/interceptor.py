@@ -208,6 +208,9 @@ class _Relay:
     def authenticated(self) -> None:
         self._request.connection.authenticated()
 
+    def throttle(self, delay_s: float) -> None:
+        self._request.connection.throttle(delay_s)
+
     def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
         self._request.connection.reject(self._request, response, reason, delay_s)
 

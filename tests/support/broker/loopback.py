@@ -3,6 +3,7 @@
     E…  answered at once with the same bytes      N…  handled without an answer, as acks=0 is
     P…  a long poll, until `answer`               W…  a write that waits for `answer`
     B…  the same as W, and a barrier              L123  answered at once with 123 bytes
+    T…  answered at once, and the connection is throttled for `throttle_s`
 
 Everything is waited for by events; nothing here sleeps.
 """
@@ -21,7 +22,8 @@ import uvloop
 from flintmq.broker.apis import BY_KEY
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.effects.real import LoopExecutor
-from flintmq.server.connection import Connection, ServerContext
+from flintmq.server.connection import Connection
+from flintmq.server.context import ServerContext
 from flintmq.server.inbound_budget import InboundBudget
 
 T = TypeVar("T")
@@ -70,6 +72,7 @@ class ScriptedDispatcher:
         self.cancelled: list[bytes] = []
         self.responses: dict[bytes, ResponseBuffers] = {}
         """Answers prepared by a test, by the frame that asks for them."""
+        self.throttle_s = 3600.0
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
@@ -89,6 +92,9 @@ class ScriptedDispatcher:
         kind = data[:1]
         if data in self.responses:
             request.response = self.responses[data]
+        elif kind == b"T":
+            request.response = [framed(data)]
+            connection.throttle(self.throttle_s)
         elif kind == b"E":
             request.response = [framed(data)]
         elif kind == b"N":
@@ -217,8 +223,8 @@ class Loopback:
             client.close()
         self.executor.close()
 
-    async def connect(self, *, receive_buffer: int | None = None) -> Client:
-        """A client whose connection is `self.all[-1]`."""
+    async def connect(self, *, receive_buffer: int | None = None, accepted: bool = True) -> Client:
+        """A client whose connection is `self.all[-1]`, unless it is not accepted."""
         sock = socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -227,7 +233,8 @@ class Loopback:
         await self.loop.sock_connect(sock, self.address)
         client = Client(self.loop, sock)
         self._clients.append(client)
-        await self.dispatcher.until(lambda: len(self.all) > count)
+        if accepted:
+            await self.dispatcher.until(lambda: len(self.all) > count)
         return client
 
     async def settle(self) -> None:

@@ -19,6 +19,7 @@ from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.metadata import keys
+from flintmq.metadata.client_quotas import ClientQuotas
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.local_store import LocalMetadataStore
@@ -38,6 +39,7 @@ from flintmq.records.record import build_batch
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.security.principal import ANONYMOUS, Principal
+from flintmq.security.quotas.client_quotas import LimitedClients
 from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
 from support.log.compactions import SimulatedCompactions
@@ -58,6 +60,7 @@ class FakeConnection:
         self.session = session or ClientSession(
             listener="PLAINTEXT", peer="client:1", local_host="127.0.0.1", local_port=9092
         )
+        self.throttled_s = 0.0
         if session is None:
             self.session.principal = principal
         self.answer: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
@@ -71,6 +74,9 @@ class FakeConnection:
 
     def authenticated(self) -> None:
         """Nothing is limited here."""
+
+    def throttle(self, delay_s: float) -> None:
+        self.throttled_s = delay_s
 
     def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
         self.refuse(reason)
@@ -96,6 +102,8 @@ class SingleBroker:
         self.principal = ANONYMOUS
         self._settings = settings
         self._correlation_ids = itertools.count(1)
+        self.throttled_s = 0.0
+        """For how long the connection of the last request is not read from."""
         loop.run_until_complete(self._start())
 
     async def _start(self) -> None:
@@ -146,6 +154,8 @@ class SingleBroker:
             markers_per_turn=self._markers_per_turn,
         )
         self.transactions.start()
+        self.limited_clients = LimitedClients(lambda: metadata.image.quotas, clock.monotonic)
+        metadata.subscribe(lambda delta: self.limited_clients.changed() if delta.quotas else None)
         counters = Counters()
         self.authorization = AuthorizationSource(executor)
         authorizer = self.authorization.create(configs.broker, self._settings, metadata, counters.denials)
@@ -179,6 +189,8 @@ class SingleBroker:
                 executor=executor,
             ),
             scram_credentials=ScramCredentials(metadata),
+            client_quotas=ClientQuotas(metadata),
+            limited_clients=self.limited_clients,
             clock=clock,
             timers=self.loop,
             executor=executor,
@@ -234,6 +246,7 @@ class SingleBroker:
         request = self._dispatcher.dispatch(connection, _frame(message, version, correlation_id))
         if request is None or request.response is None:
             request = await connection.answer
+        self.throttled_s = connection.throttled_s
         assert request.response is not None
         data = b"".join(bytes(buffer) for buffer in request.response if isinstance(buffer, bytes | bytearray))
         assert struct.unpack_from(">ii", data) == (len(data) - 4, correlation_id)

@@ -242,6 +242,20 @@ def acl_deletion(stage: Stage, version: int) -> m.DeleteAclsRequest:
     return m.DeleteAclsRequest(filters=[selected])
 
 
+def quota_description(stage: Stage, version: int) -> m.DescribeClientQuotasRequest:
+    request = m.DescribeClientQuotasRequest
+    return request(components=[request.ComponentData(entity_type="user", match_type=0, match="bob")])
+
+
+def quota_alteration(stage: Stage, version: int) -> m.AlterClientQuotasRequest:
+    request = m.AlterClientQuotasRequest
+    entry = request.EntryData(
+        entity=[request.EntityData(entity_type="user", entity_name="bob")],
+        ops=[request.OpData(key="producer_byte_rate", value=1024.0)],
+    )
+    return request(entries=[entry])
+
+
 def scram_description(stage: Stage, version: int) -> m.DescribeUserScramCredentialsRequest:
     request = m.DescribeUserScramCredentialsRequest
     return request(users=[request.UserName(name="bob")])

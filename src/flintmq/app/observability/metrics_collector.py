@@ -23,6 +23,7 @@ from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.transaction import Transaction, TransactionState
 from flintmq.effects import Clock, Disk, Executor
 from flintmq.errors import ErrorCode
+from flintmq.metadata.client_quotas import CLIENT_QUOTA_NAMES, IP_QUOTA_NAMES
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
@@ -207,12 +208,19 @@ class MetricsCollector:
             out.add("flintmq_authentications_total", count, mechanism)
         for mechanism, count in sorted(authentications.failed.items()):
             out.add("flintmq_authentication_failures_total", count, mechanism)
+        quotas = self._counters.quotas
+        for quota in (*CLIENT_QUOTA_NAMES, *IP_QUOTA_NAMES):
+            out.add("flintmq_throttled_total", quotas.throttled[quota], quota)
+            out.add(
+                "flintmq_throttle_seconds_total", round(quotas.throttled_seconds.get(quota, 0.0), 3), quota
+            )
         for operation, count in sorted(self._counters.denials.items()):
             out.add("flintmq_authorization_denials_total", count, operation)
         if self._parts.authorizer is not None:
             out.add("flintmq_acls", len(self._parts.authorizer))
         if server is None:
             return
+        out.add("flintmq_throttled_connections", server.throttled)
         budget = server.budget
         if budget.limit < _BUDGET_MAX:
             out.add("flintmq_memory_budget_bytes", budget.limit)

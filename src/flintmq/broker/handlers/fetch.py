@@ -16,6 +16,7 @@ from flintmq.broker.authorization import is_cluster_allowed
 from flintmq.broker.fetch_sessions import FetchContext, FetchPartition
 from flintmq.broker.request import Request
 from flintmq.broker.responses import finish_response, start_response
+from flintmq.broker.throttling import throttle_fetch
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.leadership import end_of_epoch, led_partition
@@ -35,7 +36,8 @@ logger: Final = logging.getLogger(__name__)
 
 _FIRST_REPLICA_STATE: Final = 15
 _MAY_READ: Final = operation_bits((AclOperation.READ,))
-
+_RESPONSE_SIZE: Final = 24
+_PARTITION_SIZE: Final = 46
 # A client that asks for the wrong thing is told so; the log is for what an operator must see.
 _OUR_FAULT: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -71,6 +73,9 @@ class _Fetch:
         )
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
+        if request.limits is not None and request.limits.fetch is not None:
+            # What would be too much for any response would never be read.
+            self._max_bytes = min(self._max_bytes, int(request.limits.fetch.window_limit()))
         self._min_bytes = min(message.min_bytes, self._max_bytes)
         self._results: dict[FetchPartition, FetchedPartition] = {}
         self._urgent = False
@@ -246,6 +251,11 @@ class _Fetch:
     # ---- answering
 
     def _encode(self) -> list:  # type: ignore[type-arg]
+        limits = self._request.limits
+        if limits is not None:
+            throttle_ms = throttle_fetch(self._request, limits, self._response_size())
+            if throttle_ms:
+                return self._encode_throttled(throttle_ms)
         context = self._context
         topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
         served = []
@@ -274,6 +284,37 @@ class _Fetch:
             error_code=context.error,
             session_id=context.session_id,
             topics=topics,
+        )
+        finish_response(response[0], size_of(response))  # type: ignore[arg-type]
+        return response
+
+    def _response_size(self) -> int:
+        """Return about how large the response is: the records, and what describes them."""
+        size = _RESPONSE_SIZE
+        for result in self._results.values():
+            size += _PARTITION_SIZE
+            if result.records is not None:
+                size += result.records.size
+        return size
+
+    def _encode_throttled(self, throttle_ms: int) -> list:  # type: ignore[type-arg]
+        """Return a response without partitions (KIP-219). The client asks for all of them again.
+
+        A session that this request would have begun is dropped: the client has learned of no partition in it.
+        """
+        request, context = self._request, self._context
+        if context.session is not None and not context.incremental:
+            self._services.sessions.drop(context.session_id)
+            context.session = None
+        if context.error:
+            request.failed(context.error)
+        response = encode_response(
+            start_response(request),
+            request.version,
+            throttle_ms=throttle_ms,
+            error_code=context.error,
+            session_id=context.session_id,
+            topics=[],
         )
         finish_response(response[0], size_of(response))  # type: ignore[arg-type]
         return response

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from flintmq.broker.authorization import is_allowed, is_cluster_allowed
 from flintmq.broker.request import Request, ResponseBuffers
 from flintmq.broker.responses import finish_response, reason_of, start_response
+from flintmq.broker.throttling import NEVER_REJECTED, MutationQuota, throttle_produce
 from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
@@ -216,6 +217,7 @@ class _Produce:
                 raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             try:
                 await services.topics.create(NewTopic(topic))
+                MutationQuota(self._request, NEVER_REJECTED).record(services.configs.broker.num_partitions)
             except RequestError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
@@ -320,6 +322,8 @@ class _Produce:
         if self._acks != ACKS_NONE:
             self._request.respond(self._encode())
             return
+        if self._request.limits is not None:
+            throttle_produce(self._request, self._request.limits, has_response=False)
         self._request.respond([])
         failed = [one for _, results in self._results for one in results if one.error_code]
         if failed:
@@ -345,8 +349,12 @@ class _Produce:
         return ProducedPartition(index, code, error_message=message, record_errors=faults)
 
     def _encode(self) -> ResponseBuffers:
-        out = start_response(self._request)
-        encode_response(out, self._request.version, self._results, 0)
+        request = self._request
+        throttle_ms = 0
+        if request.limits is not None:
+            throttle_ms = throttle_produce(request, request.limits, has_response=True)
+        out = start_response(request)
+        encode_response(out, request.version, self._results, throttle_ms)
         finish_response(out, len(out))
         return [out]
 

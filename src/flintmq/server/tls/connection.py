@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 from flintmq.security.certificate import read_certificate
 from flintmq.security.principal import Principal
 from flintmq.server.closed_connections import CloseReason
-from flintmq.server.connection import Connection, ServerContext
+from flintmq.server.connection import SLOW_READ_BYTES, Connection
+from flintmq.server.context import ServerContext
 from flintmq.server.inbound import SHARED_BYTES
 from flintmq.server.outbound import Outbound
 from flintmq.server.tls.certificates import ListenerTls
@@ -75,6 +76,9 @@ class TlsConnection(Connection):
     # ---- bytes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        limits = self.session.limits
+        if limits is not None and limits.is_slow:
+            return self._buffers.received[:SLOW_READ_BYTES]
         return self._buffers.received
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -167,7 +171,9 @@ class TlsConnection(Connection):
 
     def _resume_reading(self) -> None:
         super()._resume_reading()
-        if not self._paused and self._incoming.pending:
+        tls = self._tls
+        # A record may be decrypted and only a part of it taken.
+        if not self._paused and (self._incoming.pending or (tls is not None and tls.pending())):
             # Not at once: the caller may be in the middle of another connection's frames.
             self._shared.loop.call_soon(self._decrypt_held)
 

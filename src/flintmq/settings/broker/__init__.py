@@ -19,6 +19,7 @@ from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
 from flintmq.settings.broker.observability import ObservabilityConfig
+from flintmq.settings.broker.quotas import QuotaConfig
 from flintmq.settings.broker.tls import TlsConfig
 from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
 from flintmq.settings.declaration import settings_of
@@ -33,6 +34,7 @@ class BrokerConfig(
     AuthorizationConfig,
     AuthenticationConfig,
     TlsConfig,
+    QuotaConfig,
     NetworkConfig,
     MaintenanceConfig,
     CoordinationConfig,

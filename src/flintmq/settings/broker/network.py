@@ -75,6 +75,16 @@ class NetworkConfig:
         dynamic=UpdateMode.CLUSTER_WIDE,
         doc="Connections from one address; beyond it new ones are closed.",
     )
+    max_connection_creation_rate: int = setting(
+        "max.connection.creation.rate",
+        SettingKind.INT,
+        INT_MAX,
+        check=at_least(1),
+        dynamic=UpdateMode.CLUSTER_WIDE,
+        per_listener=True,
+        doc="Connections per second to this broker, or with listener.name.NAME. before its name to one listener. "
+        "Beyond it new ones are closed after a short delay. For one address, set the quota connection_creation_rate.",
+    )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         SettingKind.LONG,

@@ -60,6 +60,7 @@ def parts_of(
             budget=InboundBudget(1 << 20),
             connections=connections or [],
             bound=[],
+            throttled=1,
             unauthenticated=0,
             certificate_expiry=lambda: {"CLIENTS": 1.0},
         ),

@@ -47,6 +47,9 @@ class Client:
     def authenticated(self) -> None:
         """Nothing is limited here."""
 
+    def throttle(self, delay_s: float) -> None:
+        """No client here has quotas."""
+
     def reject(self, request: Request, response: ResponseBuffers, reason: str, delay_s: float) -> None:
         self.refuse(reason)
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from flintmq.effects.real import RealDisk
+from flintmq.metrics import QuotaCounters
+from flintmq.security.quotas.client_quotas import ClientLimits
+from flintmq.security.quotas.rate import SampledRate
 from flintmq.server.connection import BACKLOG_BYTES_MAX
 from flintmq.storage.segment import FileRange
 from support.broker.loopback import LoopFactory, framed, run_on
@@ -238,3 +241,22 @@ def test_damaged_records_close_the_connection(
 
     run_on(loop_factory, scenario())
     assert "its TLS records are damaged" in caplog.text
+
+
+def test_a_throttled_client_goes_on_with_what_was_decrypted_before(
+    loop_factory: LoopFactory, files: CertificateFiles
+) -> None:
+    """All frames are in one record, of which a part is taken; nothing more arrives after the throttle time."""
+
+    async def scenario() -> None:
+        async with tls_serving(files.server_settings) as server:
+            client = await server.connect()
+            assert await client.ask(b"E-hello") == b"E-hello"
+            rate = SampledRate(1000.0, 11, 1.0, 0.0)
+            server.connection.session.limits = ClientLimits(QuotaCounters(), rate, None, None, None)
+            server.dispatcher.throttle_s = 0.02
+            frames = [b"T%d" % at + bytes(2990) for at in range(5)]
+            await client.send(b"".join(map(framed, frames)))
+            assert [await client.frame() for _ in frames] == frames
+
+    run_on(loop_factory, scenario())

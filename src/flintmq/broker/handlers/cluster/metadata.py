@@ -20,6 +20,7 @@ from flintmq.broker.authorization import (
 )
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
+from flintmq.broker.throttling import NEVER_REJECTED, MutationQuota
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.image import TopicImage
 from flintmq.metadata.topics import REQUEST_PARTITIONS_MAX, NewTopic, check_name
@@ -78,7 +79,8 @@ async def _respond_creating(
     refused = dict.fromkeys(name for name in missing if not _may_create(request, name, services))
     room = max(1, REQUEST_PARTITIONS_MAX // services.configs.broker.num_partitions)
     made = [name for name in missing if name not in refused and not services.topics.is_missed(name)][:room]
-    outcomes = await gather_in_turns(_create(name, services) for name in made)
+    quota = MutationQuota(request, NEVER_REJECTED)
+    outcomes = await gather_in_turns(_create(name, services, quota) for name in made)
     failed = {name: code for name, code in zip(made, outcomes, strict=True) if code is not None}
     failed.update(dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     named = [
@@ -96,9 +98,10 @@ def _may_create(request: Request, name: str, services: Services) -> bool:
     )
 
 
-async def _create(name: str, services: Services) -> ErrorCode | None:
+async def _create(name: str, services: Services, quota: MutationQuota) -> ErrorCode | None:
     try:
         await services.topics.create(NewTopic(name))
+        quota.record(services.configs.broker.num_partitions)
     except (FlintError, OSError) as error:
         code = error_code_of(error)
         return None if code is ErrorCode.TOPIC_ALREADY_EXISTS else code

@@ -1,7 +1,8 @@
 """CreatePartitions (37), versions 0–3: more partitions for topics that exist.
 
 The count is the new total and must be larger than the old one; replicas of the new partitions may be placed by
-hand. `validate_only` checks without doing. A topic that comes twice is refused.
+hand. `validate_only` checks without doing. A topic that comes twice is refused. In version 3 partitions beyond the
+client's `controller_mutation_rate` get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from flintmq.broker.authorization import check_allowed
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
+from flintmq.broker.throttling import MutationQuota
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from flintmq.security.authorization.model import AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
+
+_FIRST_WITH_QUOTA_ERROR = 3
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
@@ -32,8 +36,9 @@ async def handle(
         for name, count in counts.items()
         if count > 1
     ]
+    quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
     results += await gather_in_turns(
-        _add(request, topic, services, validate_only=message.validate_only)
+        _add(request, topic, services, quota, validate_only=message.validate_only)
         for topic in message.topics
         if counts[topic.name] == 1
     )
@@ -44,6 +49,7 @@ async def _add(
     request: Request,
     topic: CreatePartitionsRequest.CreatePartitionsTopic,
     services: Services,
+    quota: MutationQuota,
     *,
     validate_only: bool,
 ) -> Result:
@@ -52,6 +58,9 @@ async def _add(
     )
     try:
         check_allowed(request, services, AclOperation.ALTER, AclResource.TOPIC, topic.name)
+        if quota.is_limited:
+            await services.topics.add_partitions(topic.name, topic.count, assignments, validate_only=True)
+            quota.record(topic.count - len(services.topics.find(topic.name).partitions))
         await services.topics.add_partitions(
             topic.name, topic.count, assignments, validate_only=validate_only
         )

@@ -3,7 +3,8 @@
 A partition count or replication factor of -1 takes the broker's default (KIP-464); replicas may be placed by
 hand instead. `validate_only` answers as if the topics were made, with no topic id. From version 5 on the
 answer tells partitions, replicas and settings in force (KIP-525), from version 7 on the topic's id. A name that
-comes twice is refused. Topics that do not depend on each other are written together.
+comes twice is refused. Topics that do not depend on each other are written together. From version 6 on topics beyond
+the client's `controller_mutation_rate` get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flintmq.broker.authorization import (
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
+from flintmq.broker.throttling import MutationQuota
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.topics import NewTopic, check_total
 from flintmq.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
@@ -34,6 +36,7 @@ Result = CreateTopicsResponse.CreatableTopicResult
 Config = CreateTopicsResponse.CreatableTopicConfigs
 
 _FIRST_WITH_DETAILS = 5
+_FIRST_WITH_QUOTA_ERROR = 6
 
 
 async def handle(request: Request, message: CreateTopicsRequest, services: Services) -> CreateTopicsResponse:
@@ -76,8 +79,10 @@ async def _results(
     except RequestError as error:
         return [_failure(topic.name, error) for topic in topics]
     details = _Details(services) if request.version >= _FIRST_WITH_DETAILS else None
+    quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
     return await gather_in_turns(
-        _create(request, topic, services, details, validate_only=message.validate_only) for topic in topics
+        _create(request, topic, services, details, quota, validate_only=message.validate_only)
+        for topic in topics
     )
 
 
@@ -86,12 +91,14 @@ async def _create(
     topic: CreateTopicsRequest.CreatableTopic,
     services: Services,
     details: _Details | None,
+    quota: MutationQuota,
     *,
     validate_only: bool,
 ) -> Result:
     try:
         new = _new_topic(topic)
         placed = services.topics.plan(new)
+        quota.record(len(placed))
         result = Result(name=new.name, topic_id=ZERO_UUID, error_message=None)
         if not validate_only:
             result.topic_id = (await services.topics.create(new)).id

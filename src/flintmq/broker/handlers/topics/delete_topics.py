@@ -2,7 +2,8 @@
 
 A topic is gone for clients when the answer comes; its files follow. A name or id that comes twice, and a topic
 named both ways, is refused. Where `delete.topic.enable` is false every topic is refused: with
-TOPIC_DELETION_DISABLED, and before version 3, which does not know it, with INVALID_REQUEST.
+TOPIC_DELETION_DISABLED, and before version 3, which does not know it, with INVALID_REQUEST. From version 5 on topics
+beyond the client's `controller_mutation_rate` get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from flintmq.broker.authorization import is_allowed, is_cluster_allowed, is_visi
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
 from flintmq.broker.responses import reason_of
+from flintmq.broker.throttling import MutationQuota
 from flintmq.errors import ErrorCode, FlintError, error_code_of
 from flintmq.metadata.image import TopicImage
 from flintmq.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
@@ -27,6 +29,7 @@ State = DeleteTopicsRequest.DeleteTopicState
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 _FIRST_WITH_DISABLED = 3
+_FIRST_WITH_QUOTA_ERROR = 5
 
 
 async def handle(request: Request, message: DeleteTopicsRequest, services: Services) -> DeleteTopicsResponse:
@@ -38,7 +41,8 @@ async def handle(request: Request, message: DeleteTopicsRequest, services: Servi
             responses=[_refusal(one, code, "delete.topic.enable is false.") for one in wanted]
         )
     results, found = _find(request, wanted, services)
-    results += await gather_in_turns(_delete(topic, services) for topic in found)
+    quota = MutationQuota(request, _FIRST_WITH_QUOTA_ERROR)
+    results += await gather_in_turns(_delete(topic, services, quota) for topic in found)
     return DeleteTopicsResponse(responses=results)
 
 
@@ -106,8 +110,9 @@ class _Access:
         )
 
 
-async def _delete(topic: TopicImage, services: Services) -> Result:
+async def _delete(topic: TopicImage, services: Services, quota: MutationQuota) -> Result:
     try:
+        quota.record(len(topic.partitions))
         await services.topics.delete(topic)
     except (FlintError, OSError) as error:
         return Result(
