@@ -53,9 +53,13 @@ from flintmq.broker.handlers.own import (
 from flintmq.broker.handlers.security import (
     alter_user_scram_credentials,
     create_acls,
+    create_delegation_token,
     delete_acls,
     describe_acls,
+    describe_delegation_token,
     describe_user_scram_credentials,
+    expire_delegation_token,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
 )
@@ -100,6 +104,7 @@ class Resource(Enum):
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "transactional id"
+    DELEGATION_TOKEN = "delegation token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ class Api:
 
 
 TOPIC, CLUSTER, NONE, GROUP = Resource.TOPIC, Resource.CLUSTER, Resource.NONE, Resource.GROUP
-TRANSACTIONAL_ID = Resource.TRANSACTIONAL_ID
+TRANSACTIONAL_ID, TOKEN = Resource.TRANSACTIONAL_ID, Resource.DELEGATION_TOKEN
 
 APIS: tuple[Api, ...] = (
     # librdkafka takes a broker without Produce 0 for one that knows no compression.
@@ -170,6 +175,10 @@ APIS: tuple[Api, ...] = (
     Api(35, "DescribeLogDirs", (1, 5), CLUSTER, describe_log_dirs.handle),
     Api(36, "SaslAuthenticate", (0, 2), NONE, sasl_authenticate.handle, before_authentication=True),
     Api(37, "CreatePartitions", (0, 3), TOPIC, create_partitions.handle),
+    Api(38, "CreateDelegationToken", (1, 3), TOKEN, create_delegation_token.handle),
+    Api(39, "RenewDelegationToken", (1, 2), TOKEN, renew_delegation_token.handle),
+    Api(40, "ExpireDelegationToken", (1, 2), TOKEN, expire_delegation_token.handle),
+    Api(41, "DescribeDelegationToken", (1, 3), TOKEN, describe_delegation_token.handle),
     Api(42, "DeleteGroups", (0, 2), GROUP, delete_groups.handle),
     Api(43, "ElectLeaders", (0, 2), CLUSTER, elect_leaders.handle),
     Api(44, "IncrementalAlterConfigs", (0, 1), CLUSTER, incremental_alter_configs.handle),

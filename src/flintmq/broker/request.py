@@ -22,7 +22,7 @@ class ClientSession:
 
     __slots__ = (
         "client_software", "expires_at", "is_authenticated", "listener", "local_host", "local_port", "peer",
-        "peer_host", "principal", "rights", "sasl", "security_protocol", "ssl_peer", "token_authenticated",
+        "peer_host", "principal", "rights", "sasl", "security_protocol", "ssl_peer", "token_id",
     )  # fmt: skip
 
     def __init__(
@@ -43,8 +43,8 @@ class ClientSession:
         self.principal: Principal = ANONYMOUS
         self.is_authenticated = True
         """False on SASL listeners until the client has authenticated, and while it authenticates again."""
-        self.token_authenticated = False
-        """Whether by a delegation token."""
+        self.token_id = ""
+        """The id of the delegation token that it authenticated with; empty if it used none."""
         self.expires_at: float | None = None
         """The monotonic time after which the client must authenticate again; None if never (KIP-368)."""
         self.ssl_peer: str | None = None
@@ -57,6 +57,10 @@ class ClientSession:
         """What the authorizer has decided for the principal; None until it is asked."""
         self.client_software: tuple[str, str] | None = None
         """Name and version, from ApiVersions (KIP-511)."""
+
+    @property
+    def token_authenticated(self) -> bool:
+        return bool(self.token_id)
 
 
 class ResponseChannel(Protocol):

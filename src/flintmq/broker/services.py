@@ -21,6 +21,7 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.delegation_tokens import DelegationTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Services:
     endpoints: Endpoints
     sasl: SaslAuthenticator
     scram_credentials: ScramCredentials
+    tokens: DelegationTokens
     clock: Clock
     timers: Timers
     random: Random

@@ -101,6 +101,7 @@ class ClusterMetadata:
             scram=True,
             acls_added=list(fresh.acls.values()),
             acls_removed=list(self.image.acls.values()),
+            tokens=sorted({*fresh.tokens, *self.image.tokens}),
         )
         self.image.become(fresh)
         self._publish(delta)

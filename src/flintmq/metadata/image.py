@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flintmq.metadata import keys
 from flintmq.metadata.store import StoreItem
@@ -51,6 +52,13 @@ class ImageDelta:
     """SCRAM credentials."""
     acls_added: list[keys.AclValue] = field(default_factory=list)
     acls_removed: list[keys.AclValue] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    """Ids of delegation tokens that were added, changed or removed."""
+
+
+class TokenImage(NamedTuple):
+    value: keys.TokenValue
+    revision: int
 
 
 class ClusterImage:
@@ -68,6 +76,8 @@ class ClusterImage:
         self.scram: dict[str, dict[str, ScramCredential]] = {}
         """By mechanism and user."""
         self.sasl_secret = b""
+        self.tokens: dict[str, TokenImage] = {}
+        """Delegation tokens by id."""
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
 
@@ -97,6 +107,8 @@ class ClusterImage:
                 self.sasl_secret = keys.decode_sasl_secret(item.value).secret
             elif key.startswith(keys.ACLS):
                 self._apply_acl(key, item, delta)
+            elif key.startswith(keys.TOKENS):
+                self._apply_token(key[len(keys.TOKENS) :], item, delta)
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -205,3 +217,10 @@ class ClusterImage:
         if item is not None:
             value = self.acls[key] = keys.decode_acl(item.value)
             delta.acls_added.append(value)
+
+    def _apply_token(self, token_id: str, item: StoreItem | None, delta: ImageDelta) -> None:
+        if item is None:
+            self.tokens.pop(token_id, None)
+        else:
+            self.tokens[token_id] = TokenImage(keys.decode_token(item.value), item.revision)
+        delta.tokens.append(token_id)

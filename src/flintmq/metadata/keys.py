@@ -10,6 +10,7 @@
 /scram/{mechanism}/{user}    {"salt": …, "stored_key": …, "server_key": …, "iterations": n}
 /sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
 /acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
+/token/{id}                  a delegation token, without its HMAC
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ DELETING = "/deleting/"
 SCRAM = "/scram/"
 SASL_SECRET = "/sasl-secret"
 ACLS = "/acl/"
+TOKENS = "/token/"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -75,6 +77,21 @@ class ScramValue(msgspec.Struct, frozen=True):
     iterations: int
 
 
+class TokenValue(msgspec.Struct, frozen=True):
+    """A delegation token; principals are written as `User:alice`, times are in ms."""
+
+    owner: str
+    requester: str
+    renewers: list[str]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    key_check: bytes
+    """Tells whether the HMAC is made with the secret key in force."""
+    scram: dict[str, ScramValue]
+    """What verifies the HMAC as a password, by mechanism."""
+
+
 class SaslSecretValue(msgspec.Struct, frozen=True):
     secret: bytes
 
@@ -87,6 +104,7 @@ decode_deleting = msgspec.json.Decoder(DeletingValue).decode
 decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
 decode_scram = msgspec.json.Decoder(ScramValue).decode
 decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
+decode_token = msgspec.json.Decoder(TokenValue).decode
 decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -114,6 +132,10 @@ def deleting(topic_id: bytes) -> str:
 def scram(mechanism: str, user: str) -> str:
     """A user's name may contain slashes: it is all that follows the mechanism."""
     return f"{SCRAM}{mechanism}/{user}"
+
+
+def token(token_id: str) -> str:
+    return TOKENS + token_id
 
 
 def acl(value: AclValue) -> str:

@@ -37,6 +37,7 @@ from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.storage.log_dir import LogDir
 from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
@@ -149,6 +150,9 @@ class SingleBroker:
         counters = Counters()
         self.authorization = AuthorizationSource(executor)
         authorizer = self.authorization.create(configs.broker, self._settings, metadata, counters.denials)
+        tokens = DelegationTokens(
+            lambda: configs.broker, metadata, secret=b"secret", clock=clock, random=random, executor=executor
+        )
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
@@ -173,12 +177,14 @@ class SingleBroker:
             sasl=SaslAuthenticator(
                 lambda: configs.broker,
                 scram_users=ScramUsers(lambda: metadata.image.scram, b"secret"),
+                tokens=tokens,
                 secret=b"secret",
                 clock=clock,
                 random=random,
                 executor=executor,
             ),
             scram_credentials=ScramCredentials(metadata),
+            tokens=tokens,
             clock=clock,
             timers=self.loop,
             executor=executor,

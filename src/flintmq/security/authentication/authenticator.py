@@ -26,6 +26,7 @@ from flintmq.security.authentication.plugins import ListenerContext, MechanismFa
 from flintmq.security.authentication.scram import ScramServerMechanism
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.security.authentication.users_file import UsersFile
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.settings import BrokerConfig
 from flintmq.settings.jaas import jaas_users, parse_jaas
 from flintmq.settings.listeners import listener_setting, protocols_of
@@ -43,6 +44,7 @@ class SaslAuthenticator:
         config: Callable[[], BrokerConfig],
         *,
         scram_users: ScramUsers,
+        tokens: DelegationTokens,
         secret: bytes,
         clock: Clock,
         random: Random,
@@ -56,6 +58,7 @@ class SaslAuthenticator:
         self._users_path: str | None = None
         self._factories: dict[str, MechanismFactory] = {}
         self._scram_users = scram_users
+        self._tokens = tokens
         self._secret = secret
         self._clock = clock
         self._random = random
@@ -114,7 +117,9 @@ class SaslAuthenticator:
         if name == PLAIN:
             return PlainMechanism(self._plain_users(config, listener))
         if name in scram.MECHANISM_NAMES:
-            return ScramServerMechanism(ScramMechanism(name), self._scram_users, self._random.bytes)
+            return ScramServerMechanism(
+                ScramMechanism(name), self._scram_users, self._tokens, self._random.bytes
+            )
         if name == OAUTHBEARER:
             return self._oauthbearer(config, listener)
         factory = self._factories.get(name) or find_plugin(name)
