@@ -213,6 +213,7 @@ class Broker:
             counters=self._counters.authentications,
         )
         self._sasl.check()
+        await self._sasl.fetch_keys()
 
     async def _open_partitions(self) -> list[tuple[Log, RecoveryReport]]:
         assert self._log_dir is not None
@@ -424,6 +425,7 @@ class Broker:
         self._groups.tick()
         self._authorization.tick()
         self._tokens.tick()
+        self._sasl.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:

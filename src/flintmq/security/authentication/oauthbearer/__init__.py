@@ -3,4 +3,5 @@
 server    the exchange
 token     what a token must be: signature, audience, issuer, times
 keys      the issuer's public keys, from a file
+key_endpoint    … or over HTTP
 """
