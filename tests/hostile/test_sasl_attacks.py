@@ -154,7 +154,7 @@ def test_re_authentication_with_the_token_of_another_is_refused(broker: BrokerPr
 
 
 def test_a_token_cannot_become_a_login_by_re_authentication(broker: BrokerProcess) -> None:
-    """Who holds a token for alice only, and whose first authentication was by it, may not make further tokens."""
+    """A client with nothing but a token makes no further tokens, before and after it authenticates again."""
     with SaslWire(broker.address) as owner, SaslWire(broker.address) as holder:
         owner.authenticate("alice", PASSWORD, SHA_512.value)
         token = token_of(owner)
