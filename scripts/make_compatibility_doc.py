@@ -41,8 +41,8 @@ lie far above Kafka's, so that no client sends one by accident.
 """
 
 ABSENT = """
-Not there yet, each with a later version: the new consumer protocol (KIP-848), delegation tokens, share
-groups, telemetry. GSSAPI (Kerberos) is not planned.
+Not there yet, each with a later version: the new consumer protocol (KIP-848), share groups,
+telemetry. GSSAPI (Kerberos) is not planned.
 
 Where FlintMQ knowingly differs from Apache Kafka on one node:
 
@@ -59,6 +59,14 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
   address are (Kafka leaves them in the queue of the listening socket).
 - 100 of `request_percentage` is the whole event loop, of which a broker has one. The time of a handler's threads and
   further tasks is not part of it.
+- Delegation tokens: an expired token authenticates nobody, removed or not, and a connection is closed at its next
+  request once its token has expired or was removed. In Kafka a token that was not removed yet still authenticates,
+  and sessions go on until the end that the token had when they began. Only principals of the type `User` own tokens.
+  There are up to 20,000 tokens, 2,000 of one owner, with up to 100 renewers each. Tokens made with another
+  `delegation.token.secret.key` are not valid any more; in Kafka they get another HMAC.
+- OAUTHBEARER: the broker starts while the key endpoint cannot be reached. A token whose key is not known closes the
+  connection while the keys are fetched again, so that clients retry; Kafka fails the authentication. There is no list
+  of allowed URLs (`org.apache.kafka.sasl.oauthbearer.allowed.urls`): only the broker's own settings name the URL.
 - A topic that a metadata request creates is in the answer to that request (Kafka answers with an error first).
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).

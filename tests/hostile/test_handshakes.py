@@ -24,7 +24,7 @@ from flintmq.effects.real import SystemClock
 from flintmq.protocol import scram
 from flintmq.protocol.messages import MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from flintmq.protocol.scram import ScramCredential, ScramMechanism
-from flintmq.security.authentication.mechanism import SaslFailure, SaslStep
+from flintmq.security.authentication.mechanism import Identity, SaslFailure, SaslStep
 from flintmq.security.authentication.oauthbearer.keys import KeyFile
 from flintmq.security.authentication.oauthbearer.server import OAuthBearerServer
 from flintmq.security.authentication.oauthbearer.token import TokenRules
@@ -64,6 +64,16 @@ class _Credentials:
         return self._credential, username == "alice"
 
 
+class _Tokens:
+    """None that is valid, with the credential of the user."""
+
+    def __init__(self, credentials: _Credentials) -> None:
+        self._credentials = credentials
+
+    def find(self, mechanism: ScramMechanism, token_id: str) -> tuple[ScramCredential, Identity | None]:
+        return self._credentials.find(mechanism, token_id)[0], None
+
+
 class _Passwords:
     def verify(self, username: str, password: str) -> bool:
         return USERS.get(username) == password
@@ -75,7 +85,7 @@ def scram_attempt(mechanism: ScramMechanism) -> Attempt:
     first = b"n,,n=alice,r=clientNonce"
 
     def attempt(chance: random.Random) -> SaslStep | None:
-        server = ScramServer(mechanism, credentials, SERVER_NONCE)
+        server = ScramServer(mechanism, credentials, _Tokens(credentials), SERVER_NONCE)
         sent = mutated(first, chance) if chance.random() < 0.5 else first
         answer = server.evaluate(sent).token.decode()
         nonce = scram.parse_server_first(answer.encode()).nonce

@@ -44,6 +44,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
@@ -198,9 +199,18 @@ class Broker:
             await _ensure_sasl_secret(metadata, secret)
             secret = metadata.image.sasl_secret
         self._scram_users = ScramUsers(lambda: metadata.image.scram, secret)
+        self._tokens = DelegationTokens(
+            lambda: self._configs.broker,
+            metadata,
+            secret=secret,
+            clock=self._clock,
+            random=self._random,
+            executor=self._executor,
+        )
         self._sasl = SaslAuthenticator(
             lambda: self._configs.broker,
             scram_users=self._scram_users,
+            tokens=self._tokens,
             secret=secret,
             clock=self._clock,
             random=self._random,
@@ -208,6 +218,7 @@ class Broker:
             counters=self._counters.authentications,
         )
         self._sasl.check()
+        await self._sasl.fetch_keys()
 
     async def _open_partitions(self) -> list[tuple[Log, RecoveryReport]]:
         assert self._log_dir is not None
@@ -294,6 +305,7 @@ class Broker:
             scram_credentials=ScramCredentials(self._metadata),
             client_quotas=ClientQuotas(self._metadata),
             limited_clients=self._quotas.clients,
+            tokens=self._tokens,
             clock=self._clock,
             timers=self._loop,
             random=self._random,
@@ -358,6 +370,7 @@ class Broker:
         # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
         await self._maintenance.close()
         await self._partitions.close()
+        await self._tokens.close()
         await self._metadata.close()
         # ORDER: after all else, so that until then health checks see that the broker stops.
         await self._telemetry.stop()
@@ -423,6 +436,8 @@ class Broker:
         self._groups.tick()
         self._quotas.tick()
         self._authorization.tick()
+        self._tokens.tick()
+        self._sasl.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:

@@ -54,10 +54,14 @@ from flintmq.broker.handlers.security import (
     alter_client_quotas,
     alter_user_scram_credentials,
     create_acls,
+    create_delegation_token,
     delete_acls,
     describe_acls,
     describe_client_quotas,
+    describe_delegation_token,
     describe_user_scram_credentials,
+    expire_delegation_token,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
 )
@@ -102,6 +106,7 @@ class Resource(Enum):
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "transactional id"
+    DELEGATION_TOKEN = "delegation token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Api:
 
 
 TOPIC, CLUSTER, NONE, GROUP = Resource.TOPIC, Resource.CLUSTER, Resource.NONE, Resource.GROUP
-TRANSACTIONAL_ID = Resource.TRANSACTIONAL_ID
+TRANSACTIONAL_ID, TOKEN = Resource.TRANSACTIONAL_ID, Resource.DELEGATION_TOKEN
 
 APIS: tuple[Api, ...] = (
     # librdkafka takes a broker without Produce 0 for one that knows no compression.
@@ -184,6 +189,10 @@ APIS: tuple[Api, ...] = (
         has_quotas=False,
     ),
     Api(37, "CreatePartitions", (0, 3), TOPIC, create_partitions.handle),
+    Api(38, "CreateDelegationToken", (1, 3), TOKEN, create_delegation_token.handle),
+    Api(39, "RenewDelegationToken", (1, 2), TOKEN, renew_delegation_token.handle),
+    Api(40, "ExpireDelegationToken", (1, 2), TOKEN, expire_delegation_token.handle),
+    Api(41, "DescribeDelegationToken", (1, 3), TOKEN, describe_delegation_token.handle),
     Api(42, "DeleteGroups", (0, 2), GROUP, delete_groups.handle),
     Api(43, "ElectLeaders", (0, 2), CLUSTER, elect_leaders.handle),
     Api(44, "IncrementalAlterConfigs", (0, 1), CLUSTER, incremental_alter_configs.handle),

@@ -18,7 +18,7 @@ from flintmq.errors import ErrorCode, ProtocolError
 from flintmq.protocol import messages
 from flintmq.protocol.header import API_VERSIONS_KEY
 from flintmq.security.authentication.exchange import SASL_HANDSHAKE, Admission, SaslExchange
-from flintmq.security.authentication.mechanism import SaslFailure, SaslStep
+from flintmq.security.authentication.mechanism import SaslFailure, SaslStep, SaslUnavailable
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -41,6 +41,8 @@ def admit(request: Request, services: Services) -> bool:
         expires_at = session.expires_at
         if expires_at is not None and request.began > expires_at and key != SASL_HANDSHAKE:
             raise ProtocolError("its authentication has expired and it did not authenticate again")
+        if session.token_authenticated and not services.tokens.is_valid(session.token_id):
+            raise ProtocolError("its delegation token has expired or was removed")
         return True
     exchange = session.sasl
     if exchange is None:
@@ -73,6 +75,8 @@ def take_token(
     except SaslFailure as failure:
         _fail(request, failure, services, refused)
         return
+    except SaslUnavailable as error:
+        raise ProtocolError(str(error)) from None
 
     def done(step: SaslStep | None, error: BaseException | None) -> None:
         try:
@@ -82,6 +86,8 @@ def take_token(
             _accept(request, step, services, accepted)
         except SaslFailure as failure:
             _fail(request, failure, services, refused)
+        except SaslUnavailable as unavailable:
+            request.connection.refuse(str(unavailable))
         except Exception:
             logger.exception("an authentication of %s could not be judged", request.session.peer)
             request.connection.refuse("its authentication could not be judged")
@@ -129,7 +135,7 @@ def _accept(request: Request, step: SaslStep, services: Services, accepted: Acce
         raise SaslFailure(words, words)
     lifetime_ms = sasl.lifetime_ms(session.listener, exchange.mechanism, identity)
     session.principal = new
-    session.token_authenticated = identity.is_token
+    session.token_id = identity.token_id
     session.expires_at = None if lifetime_ms is None else services.clock.monotonic() + lifetime_ms / 1000
     session.is_authenticated = True
     exchange.complete()

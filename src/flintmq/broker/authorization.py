@@ -117,10 +117,17 @@ def is_cluster_allowed(
     return authorizer.allows(request.session, operation, _CLUSTER, CLUSTER_NAME)
 
 
-def is_visible(request: Request, services: Services, resource: AclResource, name: str) -> bool:
+def is_visible(
+    request: Request,
+    services: Services,
+    resource: AclResource,
+    name: str,
+    *,
+    operation: AclOperation = _DESCRIBE,
+) -> bool:
     """Decide whether a list that the client asked for may hold the resource."""
     authorizer = services.authorizer
-    return authorizer is None or bool(authorizer.operations(request.session, resource, name) >> _DESCRIBE & 1)
+    return authorizer is None or bool(authorizer.operations(request.session, resource, name) >> operation & 1)
 
 
 def check_allowed(

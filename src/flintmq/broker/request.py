@@ -24,7 +24,7 @@ class ClientSession:
     __slots__ = (
         "client_software", "expires_at", "is_authenticated", "limits", "limits_client_id", "limits_epoch",
         "limits_principal", "listener", "local_host", "local_port", "peer", "peer_host", "principal", "rights",
-        "sasl", "security_protocol", "ssl_peer", "token_authenticated",
+        "sasl", "security_protocol", "ssl_peer", "token_id",
     )  # fmt: skip
 
     def __init__(
@@ -45,8 +45,8 @@ class ClientSession:
         self.principal: Principal = ANONYMOUS
         self.is_authenticated = True
         """False on SASL listeners until the client has authenticated, and while it authenticates again."""
-        self.token_authenticated = False
-        """Whether by a delegation token."""
+        self.token_id = ""
+        """The id of the delegation token that it authenticated with; empty if it used none."""
         self.expires_at: float | None = None
         """The monotonic time after which the client must authenticate again; None if never (KIP-368)."""
         self.ssl_peer: str | None = None
@@ -64,6 +64,10 @@ class ClientSession:
         self.limits_client_id: str | None = None
         self.limits_principal: Principal = ANONYMOUS
         self.limits_epoch = -1
+
+    @property
+    def token_authenticated(self) -> bool:
+        return bool(self.token_id)
 
 
 class ResponseChannel(Protocol):

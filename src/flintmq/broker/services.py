@@ -22,6 +22,7 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.security.quotas.client_quotas import LimitedClients
 
 
@@ -45,6 +46,7 @@ class Services:
     """As they are set."""
     limited_clients: LimitedClients
     """As they are enforced."""
+    tokens: DelegationTokens
     clock: Clock
     timers: Timers
     random: Random

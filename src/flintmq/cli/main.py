@@ -19,6 +19,7 @@ COMMANDS = {
     "user": CommandEntry(
         "flintmq.cli.user.main", "Add, list and delete the users that authenticate with SASL."
     ),
+    "token": CommandEntry("flintmq.cli.token.main", "Create, renew, expire and list delegation tokens."),
     "acl": CommandEntry("flintmq.cli.acl.main", "Add, list and delete ACLs: which principal may do what."),
     "quota": CommandEntry(
         "flintmq.cli.quota.main",

@@ -80,4 +80,11 @@ _WORDS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic demands (min.insync.replicas)",
     ErrorCode.REQUEST_TIMED_OUT: "the broker could not do it in time",
     ErrorCode.CORRUPT_MESSAGE: "the stored or sent records fail their check",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the broker has no delegation.token.secret.key",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "no such delegation token",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only the owner and the renewers of a token may change it",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens need a connection that is authenticated by SASL or a "
+    "client certificate, and not by a token",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "an ACL must allow CreateTokens on the owner",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "the delegation token has expired; create another",
 }

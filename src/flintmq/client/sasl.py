@@ -35,12 +35,20 @@ class SaslClient(Protocol):
         ...
 
 
-def sasl_client(mechanism: str, username: str, password: str, nonce: bytes) -> SaslClient:
+def sasl_client(
+    mechanism: str, username: str, password: str, nonce: bytes, *, is_delegation_token: bool = False
+) -> SaslClient:
     """`nonce` are NONCE_BYTES random bytes."""
     if mechanism == "PLAIN":
         return PlainClient(username, password)
     if mechanism in scram.MECHANISM_NAMES:
-        return ScramClient(ScramMechanism(mechanism), username, password, base64.b64encode(nonce).decode())
+        return ScramClient(
+            ScramMechanism(mechanism),
+            username,
+            password,
+            base64.b64encode(nonce).decode(),
+            is_delegation_token=is_delegation_token,
+        )
     raise ConfigurationError(
         f"sasl.mechanism={mechanism} is not available; use one of {', '.join(MECHANISMS)}"
     )
@@ -60,13 +68,23 @@ class PlainClient:
 
 
 class ScramClient:
-    def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        username: str,
+        password: str,
+        nonce: str,
+        *,
+        is_delegation_token: bool = False,
+    ) -> None:
         if not scram.is_name(username):
             raise ConfigurationError(f"{username!r} cannot be a username of SCRAM: use ASCII characters")
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
         self._bare = f"n={scram.encode_name(username)},r={nonce}"
+        if is_delegation_token:
+            self._bare += ",tokenauth=true"
         self._signature: bytes | None = None
         self._is_over = False
 

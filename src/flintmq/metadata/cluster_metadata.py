@@ -102,6 +102,7 @@ class ClusterMetadata:
             quotas=True,
             acls_added=list(fresh.acls.values()),
             acls_removed=list(self.image.acls.values()),
+            tokens=sorted({*fresh.tokens, *self.image.tokens}),
         )
         self.image.become(fresh)
         self._publish(delta)

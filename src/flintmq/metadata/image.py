@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flintmq.metadata import keys
 from flintmq.metadata.quota_entity import QuotaEntity
@@ -53,6 +54,13 @@ class ImageDelta:
     quotas: bool = False
     acls_added: list[keys.AclValue] = field(default_factory=list)
     acls_removed: list[keys.AclValue] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    """Ids of delegation tokens that were added, changed or removed."""
+
+
+class TokenImage(NamedTuple):
+    value: keys.TokenValue
+    revision: int
 
 
 class ClusterImage:
@@ -72,6 +80,8 @@ class ClusterImage:
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.quota_revisions: dict[QuotaEntity, int] = {}
         self.sasl_secret = b""
+        self.tokens: dict[str, TokenImage] = {}
+        """Delegation tokens by id."""
         self._partitions: dict[bytes, dict[int, PartitionImage]] = {}
         self._collisions: dict[str, str] = {}
 
@@ -104,6 +114,8 @@ class ClusterImage:
                 self.sasl_secret = keys.decode_sasl_secret(item.value).secret
             elif key.startswith(keys.ACLS):
                 self._apply_acl(key, item, delta)
+            elif key.startswith(keys.TOKENS):
+                self._apply_token(key[len(keys.TOKENS) :], item, delta)
             elif key == keys.CLUSTER and item is not None:
                 self.cluster_id = keys.decode_cluster(item.value).id
         for topic_id in changed:
@@ -220,3 +232,10 @@ class ClusterImage:
         if item is not None:
             value = self.acls[key] = keys.decode_acl(item.value)
             delta.acls_added.append(value)
+
+    def _apply_token(self, token_id: str, item: StoreItem | None, delta: ImageDelta) -> None:
+        if item is None:
+            self.tokens.pop(token_id, None)
+        else:
+            self.tokens[token_id] = TokenImage(keys.decode_token(item.value), item.revision)
+        delta.tokens.append(token_id)

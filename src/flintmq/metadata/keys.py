@@ -11,6 +11,7 @@
 /quota/{entity}              {"producer_byte_rate": n, …}     by entity, such as user=alice&client-id
 /sasl-secret                 {"secret": …}                    makes the salts of users that do not exist
 /acl/{uuid}                  an ACL; the uuid is derived from it, so that no ACL is there twice
+/token/{id}                  a delegation token, without its HMAC
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SCRAM = "/scram/"
 QUOTAS = "/quota/"
 SASL_SECRET = "/sasl-secret"
 ACLS = "/acl/"
+TOKENS = "/token/"
 
 
 class ClusterValue(msgspec.Struct, frozen=True):
@@ -78,6 +80,21 @@ class ScramValue(msgspec.Struct, frozen=True):
     iterations: int
 
 
+class TokenValue(msgspec.Struct, frozen=True):
+    """A delegation token; principals are written as `User:alice`, times are in ms."""
+
+    owner: str
+    requester: str
+    renewers: list[str]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    key_check: bytes
+    """Tells whether the HMAC is made with the secret key in force."""
+    scram: dict[str, ScramValue]
+    """What verifies the HMAC as a password, by mechanism."""
+
+
 class SaslSecretValue(msgspec.Struct, frozen=True):
     secret: bytes
 
@@ -91,6 +108,7 @@ decode_producer_ids = msgspec.json.Decoder(ProducerIdsValue).decode
 decode_scram = msgspec.json.Decoder(ScramValue).decode
 decode_sasl_secret = msgspec.json.Decoder(SaslSecretValue).decode
 decode_quotas = msgspec.json.Decoder(dict[str, float]).decode
+decode_token = msgspec.json.Decoder(TokenValue).decode
 decode_acl = msgspec.json.Decoder(AclValue).decode
 decode_config = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -126,6 +144,10 @@ def quota(entity: QuotaEntity) -> str:
 
 def quota_entity(key: str) -> QuotaEntity:
     return parse_entity_key(key[len(QUOTAS) :])
+
+
+def token(token_id: str) -> str:
+    return TOKENS + token_id
 
 
 def acl(value: AclValue) -> str:

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from flintmq.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from flintmq.protocol.scram import ScramMechanism
-from support.broker.broker_process import BrokerProcess, clean_environment
+from support.broker.broker_process import BrokerProcess
 from support.broker.secured import USERS, SaslWire, secured_broker
+from support.security.commands import flintmq
 
 SASL = {"FLINTMQ_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "FLINTMQ_SASL_MECHANISM": "PLAIN"}
 ADMIN = {**SASL, "FLINTMQ_SASL_USERNAME": "admin", "FLINTMQ_SASL_PASSWORD": USERS["admin"]}
-
-
-def flintmq(
-    *args: str, env: dict[str, str] | None = None, text: str = "", fails: bool = False
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "flintmq", *args],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=clean_environment(env),
-    )
-    assert (done.returncode != 0) is fails, done.stdout + done.stderr
-    return done
 
 
 def test_users_through_a_broker(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class KafkaBroker:
                 "toolchain: Apache Kafka was not compared with, for want of java or its jars (KAFKA_LIBS)"
             )
         self._peer = KafkaPeer(java=java, libs=libs, java_options=_JAVA_OPTIONS)
-        self._home = BrokerHome(str(directory), _free_port(), _free_port())
+        self._home = BrokerHome(str(directory), _free_port(), _free_port(), _free_port())
         self._log = directory.with_name(directory.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -60,11 +60,17 @@ class SaslWire(Wire):
         self.sock.sendall(struct.pack(">i", len(token)) + token)
 
     def authenticate(
-        self, user: str, password: str, mechanism: str = "PLAIN", version: int = 2
+        self,
+        user: str,
+        password: str,
+        mechanism: str = "PLAIN",
+        version: int = 2,
+        *,
+        is_delegation_token: bool = False,
     ) -> SaslAuthenticateResponse:
         """Return the last response, whether it succeeded or not."""
         assert self.handshake(mechanism).error_code == 0
-        client = client_of(mechanism, user, password)
+        client = client_of(mechanism, user, password, is_delegation_token=is_delegation_token)
         token: bytes | None = client.first()
         while token is not None:
             response = self.token(token, version)
@@ -92,8 +98,10 @@ class SaslWire(Wire):
             assert [one.error_code for one in response.results] == [0]
 
 
-def client_of(mechanism: str, user: str, password: str) -> SaslClient:
-    return sasl_client(mechanism, user, password, b"a nonce of a test!")
+def client_of(mechanism: str, user: str, password: str, *, is_delegation_token: bool = False) -> SaslClient:
+    return sasl_client(
+        mechanism, user, password, b"a nonce of a test!", is_delegation_token=is_delegation_token
+    )
 
 
 def plain(user: str, password: str) -> bytes:

@@ -38,6 +38,7 @@ from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.security.principal import ANONYMOUS, Principal
 from flintmq.security.quotas.client_quotas import LimitedClients
 from flintmq.storage.log_dir import LogDir
@@ -159,6 +160,9 @@ class SingleBroker:
         counters = Counters()
         self.authorization = AuthorizationSource(executor)
         authorizer = self.authorization.create(configs.broker, self._settings, metadata, counters.denials)
+        tokens = DelegationTokens(
+            lambda: configs.broker, metadata, secret=b"secret", clock=clock, random=random, executor=executor
+        )
         self.services = Services(
             node_id=NODE_ID,
             metadata=metadata,
@@ -183,6 +187,7 @@ class SingleBroker:
             sasl=SaslAuthenticator(
                 lambda: configs.broker,
                 scram_users=ScramUsers(lambda: metadata.image.scram, b"secret"),
+                tokens=tokens,
                 secret=b"secret",
                 clock=clock,
                 random=random,
@@ -191,6 +196,7 @@ class SingleBroker:
             scram_credentials=ScramCredentials(metadata),
             client_quotas=ClientQuotas(metadata),
             limited_clients=self.limited_clients,
+            tokens=tokens,
             clock=clock,
             timers=self.loop,
             executor=executor,

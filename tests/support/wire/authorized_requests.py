@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flintmq.broker.request import ClientSession
 from flintmq.protocol import messages as m
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.maintenance import MaintenanceAction
@@ -28,6 +29,7 @@ from support.wire.transactional import TransactionalClient, find_coordinator, tr
 from support.wire.wire import batch_of, fetch_request, produce_request
 
 ADMIN = Principal("User", "admin")
+TOKEN_APIS = range(38, 42)
 TOPIC, NEW_TOPIC, GROUP, TRANSACTION = "t", "n", "g", "x"
 BOB_READS = AclBinding(
     AclResource.TOPIC, "t", AclPattern.LITERAL, "User:bob", "*", AclOperation.READ, AclPermission.ALLOW
@@ -49,9 +51,15 @@ class Stage:
         self.transaction.init()
         self.member = m.JoinGroupResponse()
         self.task_id = -1
+        self.hmac = b""
 
     def ask(self, message: Message, version: int, principal: Principal = ADMIN) -> Message:
         answer: type[Message] = m.response_of(message.api_key)
+        if message.api_key in TOKEN_APIS:
+            session = sasl_session(principal)
+            return self.broker.loop.run_until_complete(
+                self.broker.exchange(message, answer, version, session=session)
+            )
         return self.broker.ask(message, answer, version, principal=principal)
 
     def digest(self) -> object:
@@ -84,9 +92,43 @@ class Stage:
         assert isinstance(response, m.AlterUserScramCredentialsResponse)
         assert [one.error_code for one in response.results] == [0]
 
+    def create_token(self, owner: str = "bob", renewer: str = "carol") -> None:
+        response = self.ask(token_creation(owner, renewer), 3)
+        assert isinstance(response, m.CreateDelegationTokenResponse)
+        assert response.error_code == 0
+        self.hmac = bytes(response.hmac)
+
     def produce_in_transaction(self) -> None:
         self.begin_transaction()
         self.ask(transactional_produce(self, 11), 11)
+
+
+def sasl_session(principal: Principal, token_id: str = "") -> ClientSession:
+    """A session that has authenticated by SASL."""
+    session = ClientSession(
+        listener="SASL",
+        peer="client:1",
+        local_host="127.0.0.1",
+        local_port=9092,
+        security_protocol="SASL_PLAINTEXT",
+    )
+    session.principal, session.token_id = principal, token_id
+    session.is_authenticated = True
+    return session
+
+
+def token_creation(
+    owner: str = "", *renewers: str, max_lifetime_ms: int = -1
+) -> m.CreateDelegationTokenRequest:
+    """Without an owner the token is the client's own."""
+    request = m.CreateDelegationTokenRequest
+    message = request(
+        renewers=[request.CreatableRenewers(principal_type="User", principal_name=one) for one in renewers],
+        max_lifetime_ms=max_lifetime_ms,
+    )
+    if owner:
+        message.owner_principal_type, message.owner_principal_name = "User", owner
+    return message
 
 
 def transactional_produce(stage: Stage, version: int) -> m.ProduceRequest:

@@ -50,6 +50,7 @@ from support.wire.authorized_requests import (
     scram_deletion,
     scram_description,
     scram_upsertion,
+    token_creation,
     transactional_produce,
     txn_offset_commit,
     write_markers,
@@ -84,6 +85,8 @@ class Case:
             AclResource.GROUP: GROUP,
             AclResource.CLUSTER: CLUSTER_NAME,
             AclResource.TRANSACTIONAL_ID: TRANSACTION,
+            AclResource.DELEGATION_TOKEN: "*",
+            AclResource.USER: "User:bob",
         }
         return AclBinding(
             right.resource,
@@ -96,6 +99,7 @@ class Case:
         )
 
 
+_WITH_TOKENS = (("delegation.token.secret.key", "a secret key"),)
 _BROKER, _OF_TOPIC, _LOGGER = 4, 2, 8
 
 CASES: tuple[Case, ...] = (
@@ -256,6 +260,34 @@ CASES: tuple[Case, ...] = (
             topics=[m.CreatePartitionsRequest.CreatePartitionsTopic(name=TOPIC, count=3, assignments=None)],
             timeout_ms=1000,
         ),
+    ),
+    Case(
+        38,
+        lambda stage, version: token_creation("bob"),
+        name="another owner",
+        versions=(3, 3),
+        settings=_WITH_TOKENS,
+    ),
+    Case(38, lambda stage, version: token_creation(), (), settings=_WITH_TOKENS),
+    Case(
+        39,
+        lambda stage, version: m.RenewDelegationTokenRequest(hmac=stage.hmac, renew_period_ms=1000),
+        (),
+        prepare=lambda stage: stage.create_token("admin", "alice"),
+        settings=_WITH_TOKENS,
+    ),
+    Case(
+        40,
+        lambda stage, version: m.ExpireDelegationTokenRequest(hmac=stage.hmac, expiry_time_period_ms=-1),
+        (),
+        prepare=lambda stage: stage.create_token("admin", "alice"),
+        settings=_WITH_TOKENS,
+    ),
+    Case(
+        41,
+        lambda stage, version: m.DescribeDelegationTokenRequest(owners=None),
+        prepare=Stage.create_token,
+        settings=_WITH_TOKENS,
     ),
     Case(42, lambda stage, version: m.DeleteGroupsRequest(groups_names=[GROUP])),
     Case(

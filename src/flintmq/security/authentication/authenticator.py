@@ -5,6 +5,7 @@ The mechanisms of a listener are built when first needed and again when the sett
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from flintmq.protocol import scram
 from flintmq.protocol.scram import ScramMechanism
 from flintmq.security.authentication.hashing import HashingQueue
 from flintmq.security.authentication.mechanism import Identity, Mechanism
+from flintmq.security.authentication.oauthbearer.key_endpoint import EndpointSettings, KeyEndpoint
 from flintmq.security.authentication.oauthbearer.keys import KeyFile
 from flintmq.security.authentication.oauthbearer.server import OAUTHBEARER, OAuthBearerMechanism
 from flintmq.security.authentication.oauthbearer.token import TokenRules
@@ -26,6 +28,7 @@ from flintmq.security.authentication.plugins import ListenerContext, MechanismFa
 from flintmq.security.authentication.scram import ScramServerMechanism
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.security.authentication.users_file import UsersFile
+from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.settings import BrokerConfig
 from flintmq.settings.jaas import jaas_users, parse_jaas
 from flintmq.settings.listeners import listener_setting, protocols_of
@@ -43,6 +46,7 @@ class SaslAuthenticator:
         config: Callable[[], BrokerConfig],
         *,
         scram_users: ScramUsers,
+        tokens: DelegationTokens,
         secret: bytes,
         clock: Clock,
         random: Random,
@@ -55,10 +59,14 @@ class SaslAuthenticator:
         self._users_file: UsersFile | None = None
         self._users_path: str | None = None
         self._factories: dict[str, MechanismFactory] = {}
+        self._endpoints: dict[EndpointSettings, KeyEndpoint] = {}
+        """They outlive changes of settings, none of which can add another."""
         self._scram_users = scram_users
+        self._tokens = tokens
         self._secret = secret
         self._clock = clock
         self._random = random
+        self._executor = executor
         self.hashing = HashingQueue(executor)
         self.counters = counters or AuthenticationCounters()
 
@@ -102,6 +110,15 @@ class SaslAuthenticator:
             return limit if limit > 0 else None
         return min(left, limit) if limit > 0 else left
 
+    async def fetch_keys(self) -> None:
+        """Fetch the keys of all issuers once, before clients connect. A failure is logged, and retried by `tick`."""
+        await asyncio.gather(*(self._executor.run(one.refresh) for one in self._endpoints.values()))
+
+    def tick(self) -> None:
+        """Begin to fetch keys that are due."""
+        for endpoint in self._endpoints.values():
+            endpoint.tick()
+
     # ---- building
 
     def _build(self, config: BrokerConfig, listener: str) -> dict[str, Mechanism]:
@@ -114,7 +131,9 @@ class SaslAuthenticator:
         if name == PLAIN:
             return PlainMechanism(self._plain_users(config, listener))
         if name in scram.MECHANISM_NAMES:
-            return ScramServerMechanism(ScramMechanism(name), self._scram_users, self._random.bytes)
+            return ScramServerMechanism(
+                ScramMechanism(name), self._scram_users, self._tokens, self._random.bytes
+            )
         if name == OAUTHBEARER:
             return self._oauthbearer(config, listener)
         factory = self._factories.get(name) or find_plugin(name)
@@ -150,7 +169,19 @@ class SaslAuthenticator:
             name_claim=own("sub.claim.name"),
             clock_skew_s=own("clock.skew.seconds"),
         )
-        return OAuthBearerMechanism(KeyFile(unquote(urlsplit(url).path)), rules, self._clock)
+        if urlsplit(url).scheme == "file":
+            return OAuthBearerMechanism(KeyFile(unquote(urlsplit(url).path)), rules, self._clock)
+        settings = EndpointSettings(
+            url,
+            own("jwks.endpoint.refresh.ms"),
+            own("jwks.endpoint.retry.backoff.ms"),
+            own("jwks.endpoint.retry.backoff.max.ms"),
+            _trusted_certificates(config, listener),
+        )
+        endpoint = self._endpoints.get(settings)
+        if endpoint is None:
+            endpoint = self._endpoints[settings] = KeyEndpoint(settings, self._clock)
+        return OAuthBearerMechanism(endpoint, rules, self._clock)
 
     def _plain_users(self, config: BrokerConfig, listener: str) -> PlainUsers:
         text = listener_setting(config, listener, "plain.sasl.jaas.config")
@@ -171,3 +202,17 @@ class SaslAuthenticator:
             self._users_file = UsersFile(path) if path else None
             self._users_path = path
         return self._users_file
+
+
+def _trusted_certificates(config: BrokerConfig, listener: str) -> str | None:
+    """Return the PEM file that the JAAS options of OAUTHBEARER name, as Kafka has it."""
+    text = config.listener_overrides.get((listener, f"{OAUTHBEARER.lower()}.sasl.jaas.config"))
+    if not text:
+        return None
+    options = parse_jaas(text)[0].options
+    if options.get("ssl.truststore.type", "PEM").upper() != "PEM":
+        raise ConfigurationError(
+            f"the ssl.truststore.location of OAUTHBEARER on listener {listener} must be a PEM file; set "
+            "ssl.truststore.type=PEM"
+        )
+    return options.get("ssl.truststore.location")

@@ -24,12 +24,16 @@ class SaslFailure(Exception):
         self.client_message = client_message
 
 
+class SaslUnavailable(Exception):
+    """The credential cannot be judged now. The connection is closed without a response, and the client may retry."""
+
+
 class Identity(NamedTuple):
     principal: Principal
     expires_ms: int | None = None
     """Wall time at which the credential expires (a token's end); None if it does not."""
-    is_token: bool = False
-    """Authenticated by a delegation token."""
+    token_id: str = ""
+    """The id of the delegation token that authenticated it; empty if none did."""
 
 
 class SaslStep(NamedTuple):

@@ -27,37 +27,56 @@ class CredentialSource(Protocol):
         ...
 
 
+class TokenSource(Protocol):
+    def find(self, mechanism: ScramMechanism, token_id: str) -> tuple[ScramCredential, Identity | None]:
+        """Return the credential of a delegation token and its owner; without an owner the token is not valid."""
+        ...
+
+
 class ScramServerMechanism:
     def __init__(
-        self, mechanism: ScramMechanism, credentials: CredentialSource, random_bytes: Callable[[int], bytes]
+        self,
+        mechanism: ScramMechanism,
+        credentials: CredentialSource,
+        tokens: TokenSource,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
+        self._tokens = tokens
         self._random_bytes = random_bytes
 
     def begin(self) -> ScramServer:
         nonce = base64.b64encode(self._random_bytes(NONCE_BYTES)).decode()
-        return ScramServer(self._mechanism, self._credentials, nonce)
+        return ScramServer(self._mechanism, self._credentials, self._tokens, nonce)
 
 
 class _Started:
     """What the first message left for the second."""
 
-    __slots__ = ("credential", "first", "is_real", "response")
+    __slots__ = ("credential", "first", "identity", "response")
 
     def __init__(
-        self, first: ClientFirst, response: ServerFirst, credential: ScramCredential, is_real: bool
+        self,
+        first: ClientFirst,
+        response: ServerFirst,
+        credential: ScramCredential,
+        identity: Identity | None,
     ) -> None:
         self.first = first
         self.response = response
         self.credential = credential
-        self.is_real = is_real
+        self.identity = identity
+        """None if nobody has this credential."""
 
 
 class ScramServer:
-    def __init__(self, mechanism: ScramMechanism, credentials: CredentialSource, nonce: str) -> None:
+    def __init__(
+        self, mechanism: ScramMechanism, credentials: CredentialSource, tokens: TokenSource, nonce: str
+    ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
+        self._tokens = tokens
         self._nonce = nonce
         self._started: _Started | None = None
         self._is_over = False
@@ -80,13 +99,16 @@ class ScramServer:
 
     def _begin(self, token: bytes) -> SaslStep:
         first = scram.parse_client_first(token)
+        identity: Identity | None
         if first.extensions.get(TOKEN_EXTENSION, "").lower() == "true":
-            raise SaslFailure("delegation tokens are not available in this version")
-        credential, is_real = self._credentials.find(self._mechanism, first.username)
+            credential, identity = self._tokens.find(self._mechanism, first.username)
+        else:
+            credential, is_real = self._credentials.find(self._mechanism, first.username)
+            identity = Identity(Principal("User", first.username)) if is_real else None
         if first.authorization_id not in ("", first.username):
             raise SaslFailure(f"{first.username!r} asked to act as {first.authorization_id!r}", _OTHER_ID)
         response = scram.server_first(first.nonce + self._nonce, credential)
-        self._started = _Started(first, response, credential, is_real)
+        self._started = _Started(first, response, credential, identity)
         return SaslStep(response.text.encode())
 
     def _finish(self, token: bytes, started: _Started) -> SaslStep:
@@ -97,11 +119,10 @@ class ScramServer:
             raise SaslFailure("a SCRAM final message with another channel binding")
         message = scram.auth_message(started.first.bare, started.response.text, final.without_proof)
         proved = scram.proves(self._mechanism, started.credential, message, final.proof)
-        if not proved or not started.is_real:
+        if not proved or started.identity is None:
             raise SaslFailure(f"invalid credentials of {started.first.username!r}")
         signature = scram.server_signature(self._mechanism, started.credential.server_key, message)
-        identity = Identity(Principal("User", started.first.username))
-        return SaslStep(b"v=" + base64.b64encode(signature), identity)
+        return SaslStep(b"v=" + base64.b64encode(signature), started.identity)
 
 
 def _is_binding(binding: bytes, first: ClientFirst) -> bool:

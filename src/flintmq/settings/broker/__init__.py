@@ -15,6 +15,7 @@ from typing import Any
 from flintmq.settings.broker.authentication import AuthenticationConfig
 from flintmq.settings.broker.authorization import STANDARD_AUTHORIZER, AuthorizationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
+from flintmq.settings.broker.delegation_tokens import DelegationTokenConfig
 from flintmq.settings.broker.general import GeneralConfig
 from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
@@ -32,6 +33,7 @@ class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
     AuthorizationConfig,
+    DelegationTokenConfig,
     AuthenticationConfig,
     TlsConfig,
     QuotaConfig,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.jaas import parse_jaas
-from flintmq.settings.kinds import SettingKind, ValueCheck, between
+from flintmq.settings.kinds import SettingKind, ValueCheck, at_least, between
 
 
 def _read_jaas(text: str) -> str:
@@ -14,9 +15,13 @@ def _read_jaas(text: str) -> str:
     return text
 
 
-def _read_file_url(text: str) -> str:
-    if not text.startswith("file:/"):
-        raise ValueError("expected file:///path; key sets over HTTP are not available in this version")
+def _read_key_url(text: str) -> str:
+    parts = urlsplit(text.strip())
+    is_remote = (
+        parts.scheme in ("http", "https") and parts.hostname and not parts.username and parts.port != 0
+    )
+    if not is_remote and not (parts.scheme == "file" and parts.path.startswith("/")):
+        raise ValueError("expected https://host/path, http://host/path or file:///path, without a user name")
     return text.strip()
 
 
@@ -59,10 +64,36 @@ class AuthenticationConfig:
         "sasl.oauthbearer.jwks.endpoint.url",
         SettingKind.STRING,
         None,
-        read=_read_file_url,
+        read=_read_key_url,
         per_listener=True,
-        doc="The public keys of the issuer of tokens for OAUTHBEARER: a JSON Web Key Set as `file:///path`, which is "
-        "read again when it changes.",
+        doc="The public keys of the issuer of tokens for OAUTHBEARER, a JSON Web Key Set: `https://…`, which is "
+        "fetched at the start and at intervals, or `file:///path`, which is read again when it changes. With "
+        "`http://` somebody in between could replace the keys.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        SettingKind.LONG,
+        3_600_000,
+        check=at_least(1000),
+        per_listener=True,
+        doc="How often the keys are fetched again over HTTP. A token with an unknown key has them fetched earlier.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        SettingKind.LONG,
+        100,
+        check=at_least(1),
+        per_listener=True,
+        doc="How long the broker waits before it tries again to fetch the keys, doubled with each failure. Attempts "
+        "are at least a second apart.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        SettingKind.LONG,
+        10_000,
+        check=at_least(1),
+        per_listener=True,
+        doc="The longest wait between attempts to fetch the keys.",
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
         "sasl.oauthbearer.expected.audience",

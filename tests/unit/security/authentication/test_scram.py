@@ -35,12 +35,17 @@ KNOWN = {
 }
 
 
+class NoTokens:
+    def find(self, mechanism: ScramMechanism, token_id: str) -> tuple[scram.ScramCredential, None]:
+        return users().find(mechanism, f"token {token_id}")[0], None
+
+
 def users() -> ScramUsers:
     return ScramUsers(lambda: KNOWN, SECRET)
 
 
 def server(mechanism: ScramMechanism = SHA_256, nonce: str = "server") -> ScramServer:
-    return ScramServer(mechanism, users(), nonce)
+    return ScramServer(mechanism, users(), NoTokens(), nonce)
 
 
 def client(name: str = "alice", password: str = "secret", mechanism: ScramMechanism = SHA_256) -> ScramClient:
@@ -91,7 +96,7 @@ def test_a_key_that_was_invented_authenticates_nobody() -> None:
 
 def test_every_exchange_has_a_nonce_of_its_own() -> None:
     seed = random.Random(1)
-    mechanism = ScramServerMechanism(SHA_256, users(), seed.randbytes)
+    mechanism = ScramServerMechanism(SHA_256, users(), NoTokens(), seed.randbytes)
     tokens = {mechanism.begin().evaluate(client().first()).token for _ in range(20)}
     assert len(tokens) == 20
 
@@ -156,9 +161,11 @@ def _final(challenge: scram.ServerFirst, bare: str, binding: str) -> bytes:
     return f"{without_proof},p={proof}".encode()
 
 
-def test_delegation_tokens_are_not_available() -> None:
-    with pytest.raises(SaslFailure, match="delegation"):
-        server().evaluate(b"n,,n=alice,r=client,tokenauth=true")
+def test_a_user_is_not_a_token() -> None:
+    theirs = server()
+    challenge = scram.parse_server_first(theirs.evaluate(b"n,,n=alice,r=client,tokenauth=true").token)
+    with pytest.raises(SaslFailure, match="invalid credentials"):
+        theirs.evaluate(_final(challenge, "n=alice,r=client,tokenauth=true", "biws"))
 
 
 # ---- mutations: whatever is changed, nobody is authenticated and nothing else is raised

@@ -1,4 +1,4 @@
-"""The public keys of token issuers: a JSON Web Key Set (RFC 7517) in a file, which is read again when it changes.
+"""The public keys of token issuers: JSON Web Key Sets (RFC 7517), and such a set in a file that may change.
 
 `cryptography` (the extra `security`) verifies signatures. Only signatures with a private key are accepted: RS, PS and
 ES with SHA-2. `none` and signatures with a shared secret (HS) are not in the list, whatever a key or a token says.
@@ -11,7 +11,8 @@ import binascii
 import json
 import logging
 import os
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from flintmq.errors import ConfigurationError
 
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _FILE_BYTES_MAX: Final = 4 << 20
 _RSA_BITS_MIN: Final = 2048
+_RSA_BITS_MAX: Final = 16384
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS: Final = (*_RSA, *_CURVES.values())
@@ -62,6 +64,8 @@ def parse_keys(text: str) -> list[VerificationKey]:
         entries = found["keys"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError('expected a JSON Web Key Set: {"keys": […]}') from None
+    if not isinstance(entries, list):
+        raise ValueError('expected a JSON Web Key Set: {"keys": […]}')
     keys = []
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
@@ -83,9 +87,10 @@ def _key(entry: dict[str, Any]) -> VerificationKey | None:
     algorithms: tuple[str, ...]
     key: Any
     if entry.get("kty") == "RSA":
-        key = rsa.RSAPublicNumbers(_number(entry["e"]), _number(entry["n"])).public_key()
-        if key.key_size < _RSA_BITS_MIN:
-            raise ValueError(f"an RSA key needs at least {_RSA_BITS_MIN} bits")
+        exponent, modulus = _number(entry["e"]), _number(entry["n"])
+        if not _RSA_BITS_MIN <= modulus.bit_length() <= _RSA_BITS_MAX:
+            raise ValueError(f"an RSA key needs {_RSA_BITS_MIN} to {_RSA_BITS_MAX} bits")
+        key = rsa.RSAPublicNumbers(exponent, modulus).public_key()
         algorithms = _RSA
     elif entry.get("kty") == "EC" and entry.get("crv") in _CURVES:
         curve = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}[entry["crv"]]
@@ -102,17 +107,35 @@ def _number(text: str) -> int:
     return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
 
 
+def choose(keys: Sequence[VerificationKey], key_id: str) -> VerificationKey | None:
+    """Return the key of that id; without an id, the only key if there is one."""
+    if not key_id:
+        return keys[0] if len(keys) == 1 else None
+    return next((key for key in keys if key.id == key_id), None)
+
+
+def require_package() -> None:
+    """Raise ConfigurationError if `cryptography` is not installed."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(
+            "OAUTHBEARER needs the package cryptography; install flintmq[security]"
+        ) from None
+
+
+class KeySource(Protocol):
+    def find(self, key_id: str) -> VerificationKey | None:
+        """Return the key of that id; without an id, the only key if there is one. Called in threads."""
+        ...
+
+
 class KeyFile:
     """Reading blocks: `find` is for threads."""
 
     def __init__(self, path: str) -> None:
         """ConfigurationError if the file cannot be used at the start, or `cryptography` is missing."""
-        try:
-            import cryptography  # noqa: F401
-        except ImportError:
-            raise ConfigurationError(
-                "OAUTHBEARER needs the package cryptography; install flintmq[security]"
-            ) from None
+        require_package()
         self._path = path
         self._seen: tuple[int, int, int] | None = None
         self._keys: list[VerificationKey] = []
@@ -124,9 +147,7 @@ class KeyFile:
             self._refresh()
         except ConfigurationError as error:
             logger.error("the keys stay as they were: %s", error)
-        if not key_id:
-            return self._keys[0] if len(self._keys) == 1 else None
-        return next((key for key in self._keys if key.id == key_id), None)
+        return choose(self._keys, key_id)
 
     def _refresh(self) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Final
 from flintmq.effects import Clock
 from flintmq.protocol import scram
 from flintmq.security.authentication.mechanism import Evaluation, SaslFailure, SaslStep
-from flintmq.security.authentication.oauthbearer.keys import KeyFile
+from flintmq.security.authentication.oauthbearer.keys import KeySource
 from flintmq.security.authentication.oauthbearer.token import InvalidToken, TokenRules, verify_token
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -26,7 +26,7 @@ _AUTH = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 
 
 class OAuthBearerMechanism:
-    def __init__(self, keys: KeyFile, rules: TokenRules, clock: Clock) -> None:
+    def __init__(self, keys: KeySource, rules: TokenRules, clock: Clock) -> None:
         self._keys = keys
         self._rules = rules
         self._clock = clock
@@ -36,7 +36,7 @@ class OAuthBearerMechanism:
 
 
 class OAuthBearerServer:
-    def __init__(self, keys: KeyFile, rules: TokenRules, clock: Clock) -> None:
+    def __init__(self, keys: KeySource, rules: TokenRules, clock: Clock) -> None:
         self._keys = keys
         self._rules = rules
         self._clock = clock

@@ -83,11 +83,19 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
 
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(_decoded(part, what))
+        found = json.loads(_decoded(part, what), object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError):
         raise InvalidToken(f"the {what} cannot be read") from None
     if not isinstance(found, dict):
         raise InvalidToken(f"the {what} cannot be read")
+    return found
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; ValueError for a name that is there twice, which readers may understand differently."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from flintmq.errors import ConfigurationError
 from flintmq.security.authentication.mechanism import Identity, SaslFailure, SaslStep
@@ -17,11 +18,13 @@ from flintmq.security.authentication.oauthbearer.server import OAuthBearerServer
 from flintmq.security.authentication.oauthbearer.token import InvalidToken, TokenRules, verify_token
 from support.security.tokens import (
     OTHER_KEY,
+    RSA_KEY,
     base64url,
     ec_entry,
     key_set,
     rsa_entry,
     signed,
+    signed_text,
 )
 
 NOW_S = 1_700_000_000
@@ -101,6 +104,32 @@ def header(**fields: str) -> str:
     return base64url(json.dumps(fields).encode())
 
 
+def public_texts() -> list[bytes]:
+    """The public key as everybody has it: what a shared secret could be mistaken for."""
+    public = RSA_KEY.public_key()
+    formats = [(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), (Encoding.DER, PublicFormat.PKCS1)]
+    texts = [public.public_bytes(*one) for one in formats]
+    return [*texts, texts[0].strip(), json.dumps(rsa_entry()).encode()]
+
+
+@pytest.mark.parametrize("name", ["sub", "exp", "aud", "extra"])
+def test_a_claim_that_is_there_twice_is_refused(keys: KeyFile, name: str) -> None:
+    """Readers differ in which of them they take."""
+    text = json.dumps({**CLAIMS, "extra": {"a": 1}})
+    twice = text[:-1] + f', "{name}": {json.dumps(CLAIMS.get(name, 1))}}}'
+    nested = text.replace('{"a": 1}', '{"a": 1, "a": 1}')
+    for claims in (twice, nested):
+        with pytest.raises(InvalidToken, match="cannot be read"):
+            verify(signed_text(claims), keys)
+    verify(signed_text(text), keys)
+
+
+def test_a_header_field_that_is_there_twice_is_refused(keys: KeyFile) -> None:
+    head = '{"alg": "none", "kid": "rsa", "alg": "RS256"}'
+    with pytest.raises(InvalidToken, match="cannot be read"):
+        verify(signed_text(json.dumps(CLAIMS), head), keys)
+
+
 def test_no_token_without_the_signature_of_a_known_key(keys: KeyFile) -> None:
     good = signed(CLAIMS)
     head, body, signature = good.split(".")
@@ -113,7 +142,10 @@ def test_no_token_without_the_signature_of_a_known_key(keys: KeyFile) -> None:
         f"{head}.{body}.{signature[:-4]}",
         f"{header(alg='none')}.{body}.",
         f"{header(alg='None', kid='rsa')}.{body}.{signature}",
-        f"{shared}.{base64url(hmac.digest(json.dumps(rsa_entry()).encode(), shared.encode(), hashlib.sha256))}",
+        *(
+            f"{shared}.{base64url(hmac.digest(one, shared.encode(), hashlib.sha256))}"
+            for one in public_texts()
+        ),
         signed(CLAIMS, header={"kid": "unknown"}),
         signed(CLAIMS, header={"kid": ["rsa"]}),
         signed(CLAIMS, header={"kid": "ec"}),  # a key of another kind
