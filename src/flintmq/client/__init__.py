@@ -3,8 +3,8 @@
     addresses, api_versions, wire, metadata    pure: names, negotiation, frames, the known cluster
     partitioner, batching, fetched_records     pure: which partition, which batch, which records
     retries                                    pure: what is worth another attempt, and when
-    sasl, security, security_settings          pure: authentication, and the settings for it
-    references, login, bearer_tokens           secrets where they are needed: variables, files, token endpoints
+    sasl, security                             pure: authentication, and the settings for it
+    credentials/                               secrets where they are needed: variables, files, token endpoints
     transport, tls, connection                 one socket, one broker
     cluster                                    all brokers of a cluster: leaders, reconnecting, retrying
     producer, batch_producer, consumer         writing and reading records

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from flintmq.client.addresses import Address
 from flintmq.client.connection import BrokerConnection
+from flintmq.client.credentials.login import Login
 from flintmq.client.errors import (
     AuthenticationFailed,
     ClientError,
@@ -20,7 +21,6 @@ from flintmq.client.errors import (
     NoBrokerReached,
     check,
 )
-from flintmq.client.login import Login
 from flintmq.client.metadata import MetadataCache, TopicMetadata
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
 from flintmq.client.security import PLAINTEXT, ClientSecurity

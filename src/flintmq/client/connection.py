@@ -11,9 +11,9 @@ from typing import TypeVar
 from flintmq import __version__
 from flintmq.client.addresses import Address
 from flintmq.client.api_versions import ServedVersions, next_attempt
-from flintmq.client.bearer_tokens import TokenError
+from flintmq.client.credentials.bearer_tokens import TokenError
+from flintmq.client.credentials.login import Login
 from flintmq.client.errors import AuthenticationFailed, ConnectionLost, NoBrokerReached, check
-from flintmq.client.login import Login
 from flintmq.client.sasl import SaslClientError
 from flintmq.client.security import PLAINTEXT
 from flintmq.client.transport import Transport

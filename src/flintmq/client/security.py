@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from flintmq.client.credentials.settings import ENVIRONMENT, security_name
 from flintmq.client.sasl import MECHANISMS, OAUTHBEARER
-from flintmq.client.security_settings import ENVIRONMENT, security_name
 from flintmq.errors import ConfigurationError
 from flintmq.settings.jaas import parse_jaas
 
@@ -227,7 +227,7 @@ def _unescaped(value: str) -> str:
 def security_properties(properties: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
     """Return those of the properties that are settings for security, without the prefix of their names."""
     found = {
-        name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)
+        name.removeprefix(prefix): str(value) for name, value in properties.items() if name.startswith(prefix)
     }
     return {name: value for name, value in found.items() if security_name(name) is not None}
 

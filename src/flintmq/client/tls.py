@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from flintmq.client.addresses import Address
+from flintmq.client.credentials.references import resolve
 from flintmq.client.errors import NoBrokerReached, TlsFailed
-from flintmq.client.references import resolve
 from flintmq.client.security import ClientSecurity, TlsTrust
 from flintmq.client.transport import Connect, SocketTransport, connect, open_socket
 from flintmq.effects import Buffer, Clock
@@ -104,8 +104,8 @@ class TlsConnector:
         return TlsFailed(address, _alert(reason) or f"the handshake failed ({reason})")
 
     def _closed(self, address: Address) -> NoBrokerReached:
-        reason = "it closed the connection during the TLS handshake"
-        return NoBrokerReached([(address, reason)], f"if the listener has no TLS, {self._without_tls}")
+        reason = "it closed the connection during the TLS handshake; if the listener has no TLS, "
+        return NoBrokerReached([(address, reason + self._without_tls)])
 
     @property
     def _without_tls(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flintmq.client.credentials.settings import ENVIRONMENT, SECRET_NAMES, SECURITY_SETTINGS
 from flintmq.client.sasl import sasl_client
 from flintmq.client.security import (
     BearerSettings,
@@ -13,7 +14,6 @@ from flintmq.client.security import (
     parse_properties,
     parse_security,
 )
-from flintmq.client.security_settings import ENVIRONMENT, SECRET_NAMES, SECURITY_SETTINGS
 from flintmq.errors import ConfigurationError
 from flintmq.settings.broker import BROKER_SETTINGS
 from flintmq.settings.names import name_of_variable

@@ -5,8 +5,8 @@ Invariant: a login is made anew for each authentication, so that a replaced file
 
 from __future__ import annotations
 
-from flintmq.client.bearer_tokens import BearerTokens
-from flintmq.client.references import resolve
+from flintmq.client.credentials.bearer_tokens import BearerTokens
+from flintmq.client.credentials.references import resolve
 from flintmq.client.sasl import NONCE_BYTES, OAUTHBEARER, BearerClient, SaslClient, sasl_client
 from flintmq.client.security import ClientSecurity
 from flintmq.effects import Clock

@@ -14,7 +14,7 @@ import ssl
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from flintmq.client.references import resolve
+from flintmq.client.credentials.references import resolve
 from flintmq.client.security import BearerSettings
 from flintmq.effects import Clock
 from flintmq.errors import ConfigurationError
