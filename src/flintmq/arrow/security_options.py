@@ -12,7 +12,7 @@ from typing import Final
 from flintmq.client.credentials.settings import SECURITY_SETTINGS, security_name
 from flintmq.client.security import ClientSecurity, parse_security, security_properties
 from flintmq.errors import ConfigurationError
-from flintmq.settings.secret_references import is_reference
+from flintmq.settings.references import is_reference
 
 PREFIX: Final = "kafka."
 _SHOWN_BY_SPARK: Final = ("kafka.ssl.keystore.key", "kafka.ssl.key.pem")

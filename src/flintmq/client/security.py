@@ -3,7 +3,7 @@
     security = parse_security({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", …})
 
 A `ClientSecurity` can be pickled and travels to workers. Its values may be `${env:NAME}` or `${file:PATH}`: they stay
-so, and are resolved where a connection is made (`references`). Invariant: no secret is part of a text that this
+so, and are resolved where a connection is made. Invariant: no secret is part of a text that this
 module makes, `repr` included.
 """
 
@@ -17,6 +17,8 @@ from flintmq.client.credentials.settings import ENVIRONMENT, security_name
 from flintmq.client.sasl import MECHANISMS, OAUTHBEARER
 from flintmq.errors import ConfigurationError
 from flintmq.settings.jaas import parse_jaas
+from flintmq.settings.properties import parse_properties as parse_properties
+from flintmq.settings.references import is_reference, resolve_references
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_TYPES: Final = {
@@ -77,7 +79,7 @@ PLAINTEXT: Final = ClientSecurity()
 def parse_security(properties: Mapping[str, str]) -> ClientSecurity:
     """Read the settings for security; all others are ignored. ConfigurationError says what is missing."""
     given = canonical(properties)
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    protocol = _resolved(given, "security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConfigurationError(
             f"security.protocol={protocol} is not available; use one of {', '.join(PROTOCOLS)}"
@@ -96,8 +98,13 @@ def canonical(properties: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def _resolved(given: Mapping[str, str], name: str, default: str) -> str:
+    """Return a value that is needed to know which others are."""
+    return resolve_references(given.get(name, default), name)
+
+
 def _with_login(security: ClientSecurity, given: Mapping[str, str]) -> ClientSecurity:
-    mechanism = given.get("sasl.mechanism", "")
+    mechanism = _resolved(given, "sasl.mechanism", "")
     if mechanism not in MECHANISMS:
         raise ConfigurationError(
             f"sasl.mechanism={mechanism} is not available; use one of {', '.join(MECHANISMS)}"
@@ -125,7 +132,9 @@ def _jaas_options(given: Mapping[str, str]) -> Mapping[str, str]:
     if text is None:
         return {}
     try:
-        return parse_jaas(text)[0].options
+        # A reference within the text stays one, so that what it stands for is resolved where a connection is made.
+        whole = resolve_references(text, "sasl.jaas.config") if is_reference(text) else text
+        return parse_jaas(whole)[0].options
     except ValueError as error:
         raise ConfigurationError(f"sasl.jaas.config: {error}") from None
 
@@ -182,46 +191,6 @@ def _tls(given: Mapping[str, str]) -> TlsTrust:
     if bool(tls.key_pem) != bool(tls.certificate_pem):
         raise ConfigurationError("ssl.keystore.key and ssl.keystore.certificate.chain go together; set both")
     return tls
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file: `name=value`, `#` and `!` begin comments, `\\` continues a line."""
-    properties: dict[str, str] = {}
-    joined = ""
-    for line in text.splitlines():
-        line = line.lstrip()
-        if not joined and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            joined += line[:-1]
-            continue
-        _add_property(joined + line, properties)
-        joined = ""
-    if joined:
-        _add_property(joined, properties)
-    return properties
-
-
-def _add_property(line: str, properties: dict[str, str]) -> None:
-    at = next((index for index, char in enumerate(line) if char in "=: \t"), len(line))
-    rest = line[at:].lstrip(" \t")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t")
-    properties[line[:at]] = _unescaped(rest.rstrip())
-
-
-def _unescaped(value: str) -> str:
-    out, chars = [], iter(value)
-    for char in chars:
-        if char == "\\":
-            char = next(chars, "")
-            char = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(char, char)
-            if char == "u":
-                digits = "".join(next(chars, "") for _ in range(4))
-                char = chr(int(digits, 16)) if len(digits) == 4 else digits
-        out.append(char)
-    return "".join(out)
 
 
 def security_properties(properties: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:

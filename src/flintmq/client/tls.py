@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from flintmq.client.addresses import Address
-from flintmq.client.credentials.references import resolve
 from flintmq.client.errors import NoBrokerReached, TlsFailed
 from flintmq.client.security import ClientSecurity, TlsTrust
 from flintmq.client.transport import Connect, SocketTransport, connect, open_socket
 from flintmq.effects import Buffer, Clock
 from flintmq.effects.memory_file import in_memory
 from flintmq.errors import ConfigurationError
+from flintmq.settings.references import resolve_references
 
 _HOST_MISMATCH: Final = (62, 64)
 """OpenSSL's codes: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH."""
@@ -145,7 +145,7 @@ def client_context(tls: TlsTrust) -> ssl.SSLContext:
     # As in Java, whatever is in the trust store is trusted, also if it is not the root of a chain.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if tls.ca_location:
-        path = resolve(tls.ca_location, "ssl.ca.location")
+        path = resolve_references(tls.ca_location, "ssl.ca.location")
         try:
             context.load_verify_locations(cafile=path)
         except ssl.SSLError:
@@ -172,8 +172,8 @@ def _load_certificate(context: ssl.SSLContext, tls: TlsTrust) -> None:
         with in_memory(f"{key}\n{chain}\n".encode()) as path:
             _load(context, path, None, tls, "ssl.keystore.key and ssl.keystore.certificate.chain")
     elif tls.certificate_location:
-        path = resolve(tls.certificate_location, "ssl.certificate.location")
-        key_path = resolve(tls.key_location, "ssl.key.location") or None
+        path = resolve_references(tls.certificate_location, "ssl.certificate.location")
+        key_path = resolve_references(tls.key_location, "ssl.key.location") or None
         what = f"ssl.certificate.location={path}"
         _load(
             context, path, key_path, tls, what if key_path is None else f"{what}, ssl.key.location={key_path}"
@@ -185,7 +185,7 @@ def _load(context: ssl.SSLContext, path: str, key_path: str | None, tls: TlsTrus
         # Without a function OpenSSL would ask at the terminal.
         if not tls.key_password:
             raise ConfigurationError("the private key is encrypted; set ssl.key.password")
-        return resolve(tls.key_password, "ssl.key.password")
+        return resolve_references(tls.key_password, "ssl.key.password")
 
     try:
         context.load_cert_chain(path, key_path, password=password)
@@ -202,7 +202,7 @@ def _load(context: ssl.SSLContext, path: str, key_path: str | None, tls: TlsTrus
 
 def _pem(value: str, what: str) -> str:
     # A properties file or an environment variable often has the two characters in place of a line end.
-    return resolve(value, what).replace("\\n", "\n")
+    return resolve_references(value, what).replace("\\n", "\n")
 
 
 def _unverified(error: ssl.SSLCertVerificationError, address: Address, tls: TlsTrust) -> str:

@@ -14,10 +14,10 @@ from flintmq.client.security import (
     ClientSecurity,
     canonical,
     environment_properties,
-    parse_properties,
     parse_security,
 )
 from flintmq.errors import ConfigurationError
+from flintmq.settings.properties import parse_properties
 
 F = TypeVar("F", bound=Callable[..., Any])
 

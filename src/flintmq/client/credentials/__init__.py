@@ -1,4 +1,4 @@
-"""What a client connects with: the list of settings, references to secrets, logins and tokens.
+"""What a client connects with: the list of settings, logins and tokens.
 
 settings          pure: Kafka's client settings for security, as a list
 references        `${env:NAME}` and `${file:PATH}`, resolved in this process

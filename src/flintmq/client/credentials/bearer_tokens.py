@@ -14,10 +14,10 @@ import ssl
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from flintmq.client.credentials.references import resolve
 from flintmq.client.security import BearerSettings
 from flintmq.effects import Clock
 from flintmq.errors import ConfigurationError
+from flintmq.settings.references import resolve_references
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 TOKEN_BYTES_MAX: Final = 64 * 1024
@@ -49,8 +49,8 @@ class BearerTokens:
         """Return a token that is valid now. Raise TokenError, or ConfigurationError for settings that are wrong."""
         settings = self._settings
         if settings.token:
-            return resolve(settings.token, f"{_PREFIX}token").strip()
-        url = resolve(settings.endpoint_url, _URL)
+            return resolve_references(settings.token, f"{_PREFIX}token").strip()
+        url = resolve_references(settings.endpoint_url, _URL)
         if url.startswith("file:"):
             return _read(unquote(urlsplit(url).path))
         if self._clock.monotonic() < self._used_until_s:
@@ -67,11 +67,11 @@ class BearerTokens:
             raise ConfigurationError(f"{_URL}={url}: expected https://HOST/PATH, or file:///PATH")
         if parts.scheme == "http" and host not in _LOOPBACK:
             raise ConfigurationError(f"{_URL}={url} would send the client's secret unencrypted; use https")
-        client_id = resolve(settings.client_id, f"{_PREFIX}client.id")
-        secret = resolve(settings.client_secret, f"{_PREFIX}client.secret")
+        client_id = resolve_references(settings.client_id, f"{_PREFIX}client.id")
+        secret = resolve_references(settings.client_secret, f"{_PREFIX}client.secret")
         form = {"grant_type": "client_credentials"}
         if settings.scope:
-            form["scope"] = resolve(settings.scope, f"{_PREFIX}scope")
+            form["scope"] = resolve_references(settings.scope, f"{_PREFIX}scope")
         login = base64.b64encode(f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()).decode()
         headers = {
             "Authorization": f"Basic {login}",
@@ -99,7 +99,7 @@ class BearerTokens:
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
         if scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-        location = resolve(self._settings.ca_location, "https.ca.location") or None
+        location = resolve_references(self._settings.ca_location, "https.ca.location") or None
         try:
             context = ssl.create_default_context(cafile=location)
         except OSError as error:

@@ -6,11 +6,11 @@ Invariant: a login is made anew for each authentication, so that a replaced file
 from __future__ import annotations
 
 from flintmq.client.credentials.bearer_tokens import BearerTokens
-from flintmq.client.credentials.references import resolve
 from flintmq.client.sasl import NONCE_BYTES, OAUTHBEARER, BearerClient, SaslClient, sasl_client
 from flintmq.client.security import ClientSecurity
 from flintmq.effects import Clock
 from flintmq.effects.real import SystemRandom
+from flintmq.settings.references import resolve_references
 
 
 class Login:
@@ -25,8 +25,8 @@ class Login:
             return BearerClient(self._tokens.token())
         return sasl_client(
             security.mechanism,
-            resolve(security.username, "sasl.username"),
-            resolve(security.password, "sasl.password"),
+            resolve_references(security.username, "sasl.username"),
+            resolve_references(security.password, "sasl.password"),
             SystemRandom().bytes(NONCE_BYTES),
             is_delegation_token=security.is_delegation_token,
         )
