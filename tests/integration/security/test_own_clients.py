@@ -80,7 +80,7 @@ def test_commands_with_the_environment(broker: BrokerProcess, directory: Path) -
     run("topic", "list", "-b", _address(broker), env=environment)
     del environment["THE_PASSWORD"]
     failed = run("topic", "list", "-b", _address(broker), env=environment, code=2)
-    assert "sasl.password refers to the environment variable THE_PASSWORD, which is not set" in failed.error
+    assert "sasl.password refers to ${env:THE_PASSWORD}, but the environment variable" in failed.error
 
 
 def test_the_python_client(broker: BrokerProcess, directory: Path) -> None:

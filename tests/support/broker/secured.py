@@ -51,13 +51,15 @@ def sasl_ssl_broker(directory: Path, *settings: str, users: Mapping[str, str] = 
         "listeners=SASL_SSL://localhost:0",
         f"ssl.keystore.location={CertificateFiles(directory).keystore}",
         "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config=${env:USERS_OF_PLAIN}",
         "flint.rest.port=-1",
         *settings,
     ]
-    # Not by the command line, which everybody can see.
-    environment = {"FLINTMQ_LISTENER_NAME_SASL_SSL_PLAIN_SASL_JAAS_CONFIG": jaas(users)}
+    # Passwords are not on the command line, which everybody can see.
     return BrokerProcess(
-        directory / "data", [word for text in args for word in ("--set", text)], env=environment
+        directory / "data",
+        [word for text in args for word in ("--set", text)],
+        env={"USERS_OF_PLAIN": jaas(users)},
     )
 
 

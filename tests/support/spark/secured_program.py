@@ -45,6 +45,7 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
         master="local[2]",
         app_name="secured",
     )
+    spark.sparkContext.setLogLevel("INFO")
     flintmq.spark.register(spark)
     results: dict[str, Any] = {}
     for name, options in settings["options"].items():

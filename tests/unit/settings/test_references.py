@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from flintmq.cli.common.connection import client_security
 from flintmq.cli.main import main
+from flintmq.client.credentials.login import Login
+from flintmq.effects.real import SystemClock
 from flintmq.effects.secrets import SECRET_BYTES_MAX
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.settings import (
@@ -263,7 +265,8 @@ def test_client_properties_take_references(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=alice\n"
         f"sasl.password=${{file:{secret_file}}}\n"
     )
-    assert client_security().password == SECRET
+    login = Login(client_security(), SystemClock())
+    assert login.begin().first() == f"\0alice\0{SECRET}".encode()
     secret_file.unlink()
     with pytest.raises(ConfigurationError, match=r"sasl\.password.*No such file"):
-        client_security()
+        login.begin()
