@@ -17,6 +17,18 @@ from pathlib import Path
 from typing import Any
 
 PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/", "StreamingQuery/")
+# The level of PySpark's gateway is that of everything, whatever `spark.log.level` is.
+LOGGING = """
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = info
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c: %m%n%ex
+"""
 MODES = ("simple", "extended", "codegen", "cost", "formatted")
 
 
@@ -29,6 +41,7 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
 
     for name in ("events", "local", "checkpoint"):
         (directory / name).mkdir()
+    (directory / "log4j2.properties").write_text(LOGGING)
     spark = session(
         {
             "spark.ui.enabled": "true",
@@ -38,14 +51,13 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
             "spark.eventLog.compress": "false",
             "spark.local.dir": directory / "local",
             "spark.sql.warehouse.dir": directory / "warehouse",
-            "spark.log.level": "INFO",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={directory}/log4j2.properties",
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "1",
         },
         master="local[2]",
         app_name="secured",
     )
-    spark.sparkContext.setLogLevel("INFO")
     flintmq.spark.register(spark)
     results: dict[str, Any] = {}
     for name, options in settings["options"].items():
@@ -59,6 +71,9 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
         streamed = spark.readStream.format("flintmq").options(
             subscribe=f"t-{name}", startingOffsets="earliest", groupId=f"g-{name}", **options
         )
+        # The plan of a view of a stream shows all options.
+        streamed.load().createOrReplaceTempView(f"stream_{name}")
+        streamed.load().explain(True)
         query = (
             streamed.load()
             .select("value")
