@@ -16,6 +16,7 @@ def client_of(options: SourceOptions) -> ClusterClient:
         request_timeout_s=options.request_timeout_ms / 1000,
         attempts=attempts_within(options.patience_ms / 1000),
         allocate=_uninitialized,
+        security=options.security,
     )
 
 

@@ -62,7 +62,8 @@ Start a broker and use it:
 Commands that talk to a broker take --bootstrap-server, or FLINTMQ_BOOTSTRAP_SERVERS, and look at
 localhost:9092 otherwise. A broker with security needs --command-config FILE as well, or
 FLINTMQ_SECURITY_PROTOCOL, FLINTMQ_SASL_MECHANISM, FLINTMQ_SASL_USERNAME and FLINTMQ_SASL_PASSWORD.
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no broker answers."""
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no broker answers
+or it rejects the connection."""
 
 main = LazyGroup(
     name="flintmq",

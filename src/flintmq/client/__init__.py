@@ -4,7 +4,8 @@
     partitioner, batching, fetched_records     pure: which partition, which batch, which records
     retries                                    pure: what is worth another attempt, and when
     sasl, security                             pure: authentication, and the settings for it
-    transport, connection                      one socket, one broker
+    credentials/                               secrets where they are needed: variables, files, token endpoints
+    transport, tls, connection                 one socket, one broker
     cluster                                    all brokers of a cluster: leaders, reconnecting, retrying
     producer, batch_producer, consumer         writing and reading records
     assignors                                  pure: how members of a group share partitions

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.errors import ClientError, check
+from flintmq.client.errors import ClientError, check, may_pass
 from flintmq.client.retries import RETRIABLE
 from flintmq.client.transaction import OpenedTransaction
 from flintmq.effects import Buffer
@@ -271,4 +271,4 @@ class BatchProducer:
 
 
 def _may_pass(error: FlintError) -> bool:
-    return isinstance(error, ClientError) or (isinstance(error, RequestError) and error.code in RETRIABLE)
+    return may_pass(error) or (isinstance(error, RequestError) and error.code in RETRIABLE)

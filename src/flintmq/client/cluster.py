@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from flintmq.client.addresses import Address
 from flintmq.client.connection import BrokerConnection
+from flintmq.client.credentials.login import Login
 from flintmq.client.errors import (
     AuthenticationFailed,
     ClientError,
@@ -23,7 +24,8 @@ from flintmq.client.errors import (
 from flintmq.client.metadata import MetadataCache, TopicMetadata
 from flintmq.client.retries import ATTEMPTS, NOT_BEGUN, RETRIABLE, STALE_METADATA, delay_s
 from flintmq.client.security import PLAINTEXT, ClientSecurity
-from flintmq.client.transport import Connect, connect
+from flintmq.client.tls import connector
+from flintmq.client.transport import Connect
 from flintmq.client.wire import Allocate
 from flintmq.effects import Clock
 from flintmq.effects.real import SystemClock
@@ -49,7 +51,7 @@ class ClusterClient:
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         attempts: int = ATTEMPTS,
-        connect: Connect = connect,
+        connect: Connect | None = None,
         allocate: Allocate = bytearray,
         security: ClientSecurity = PLAINTEXT,
         clock: Clock | None = None,
@@ -62,9 +64,9 @@ class ClusterClient:
         self._client_id = client_id
         self._connect_timeout_s = connect_timeout_s
         self._attempts = attempts
-        self._connect = connect
+        self._connect = connect or connector(security, self.clock)
         self._allocate = allocate
-        self._security = security
+        self._login = Login(security, self.clock)
         self._sleep = sleep
         self._connections: dict[Address, BrokerConnection] = {}
         self._reached = False
@@ -282,7 +284,7 @@ class ClusterClient:
             clock=self.clock,
             client_id=self._client_id,
             allocate=self._allocate,
-            security=self._security,
+            login=self._login,
         )
         try:
             connection.negotiate(self._connect_timeout_s)

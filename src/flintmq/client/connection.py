@@ -11,14 +11,15 @@ from typing import TypeVar
 from flintmq import __version__
 from flintmq.client.addresses import Address
 from flintmq.client.api_versions import ServedVersions, next_attempt
-from flintmq.client.errors import AuthenticationFailed, ConnectionLost, check
-from flintmq.client.sasl import NONCE_BYTES, SaslClientError, sasl_client
-from flintmq.client.security import PLAINTEXT, ClientSecurity
+from flintmq.client.credentials.bearer_tokens import TokenError
+from flintmq.client.credentials.login import Login
+from flintmq.client.errors import AuthenticationFailed, ConnectionLost, NoBrokerReached, check
+from flintmq.client.sasl import SaslClientError
+from flintmq.client.security import PLAINTEXT
 from flintmq.client.transport import Transport
 from flintmq.client.wire import Allocate, ClientProtocol
 from flintmq.effects import Clock
-from flintmq.effects.real import SystemRandom
-from flintmq.errors import ErrorCode, ProtocolError
+from flintmq.errors import ConfigurationError, ErrorCode, ProtocolError
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import (
     ApiVersionsRequest,
@@ -45,7 +46,7 @@ class BrokerConnection:
         clock: Clock,
         client_id: str,
         allocate: Allocate = bytearray,
-        security: ClientSecurity = PLAINTEXT,
+        login: Login | None = None,
     ) -> None:
         self.address = address
         self.is_open = True
@@ -54,7 +55,8 @@ class BrokerConnection:
         self.served = ServedVersions({})
         self._transport = transport
         self._clock = clock
-        self._security = security
+        self._login = login or Login(PLAINTEXT, clock)
+        self._security = self._login.security
         self._reauthenticate_at: float | None = None
         self._is_accepted = False
         """Whether the broker answered anything but ApiVersions."""
@@ -75,13 +77,19 @@ class BrokerConnection:
 
     def authenticate(self, timeout_s: float) -> None:
         """Prove who the client is, if the listener asks for it (`negotiate` comes first)."""
-        security = self._security
-        if not security.has_sasl:
+        if not self._security.has_sasl:
             return
         self._handshake(timeout_s)
-        client = sasl_client(
-            security.mechanism, security.username, security.password, SystemRandom().bytes(NONCE_BYTES)
-        )
+        try:
+            client = self._login.begin()
+        except TokenError as error:
+            self.close()
+            if error.is_final:
+                raise AuthenticationFailed(self.address, str(error), by_broker=False) from None
+            raise NoBrokerReached([(self.address, f"it requires a token: {error}")]) from None
+        except ConfigurationError:
+            self.close()
+            raise
         token: bytes | None = client.first()
         while token is not None:
             version = self.served.choose(SaslAuthenticateRequest)
@@ -107,7 +115,8 @@ class BrokerConnection:
             enabled = ", ".join(response.mechanisms)
             raise self._rejected(f"it does not accept {mechanism}; set sasl.mechanism to one of {enabled}")
         if response.error_code != ErrorCode.NONE:
-            raise self._rejected("the listener has no SASL; set security.protocol=PLAINTEXT")
+            protocol = "SSL" if self._security.has_tls else "PLAINTEXT"
+            raise self._rejected(f"the listener has no SASL; set security.protocol={protocol}")
 
     def _rejected(self, reason: str) -> AuthenticationFailed:
         self.close()
@@ -150,7 +159,7 @@ class BrokerConnection:
             raise self._lost(f"no answer within {timeout_s:g} s") from None
         except OSError as error:
             raise self._broken(error) from error
-        except ProtocolError:
+        except (ProtocolError, AuthenticationFailed):
             self.close()
             raise
         self._is_accepted = self._is_accepted or response_type is not ApiVersionsResponse
@@ -171,6 +180,9 @@ class BrokerConnection:
             self._transport.send(data, timeout_s)
         except TimeoutError:
             raise self._lost(f"the broker took nothing for {timeout_s:g} s") from None
+        except AuthenticationFailed:
+            self.close()
+            raise
         except OSError as error:
             raise self._broken(error) from error
 

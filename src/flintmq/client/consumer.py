@@ -16,7 +16,7 @@ from typing import Final
 
 from flintmq.client.admin.topics import EARLIEST, LATEST, offsets
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.errors import ClientError, check
+from flintmq.client.errors import ClientError, check, may_pass
 from flintmq.client.fetched_records import read_batches
 from flintmq.client.metadata import TopicMetadata
 from flintmq.client.retries import RETRIABLE
@@ -174,4 +174,4 @@ class Consumer:
 def _may_pass(error: FlintError) -> bool:
     if isinstance(error, RequestError):
         return error.code in RETRIABLE
-    return isinstance(error, ClientError)
+    return may_pass(error)

@@ -4,6 +4,7 @@ FlintError
 ├── ClientError
 │   ├── NoBrokerReached      nothing answers at any address that is known
 │   ├── AuthenticationFailed a broker does not accept who the client claims to be, or the other way round
+│   │   └── TlsFailed        a certificate cannot be verified, or there is no TLS at all
 │   ├── ConnectionLost       a connection broke or fell silent; the request may have been carried out
 │   └── NotFlintMQ           a broker closes the connection when it is asked for what only FlintMQ has
 └── RequestError             a broker answered, with an error code (`flintmq.errors`)
@@ -44,8 +45,18 @@ class ConnectionLost(ClientError):
 class AuthenticationFailed(ClientError):
     """Trying again with the same credentials would not help."""
 
+    def __init__(self, address: Address, reason: str, *, by_broker: bool = True) -> None:
+        whose = f"{address} rejected the authentication" if by_broker else f"no authentication at {address}"
+        super().__init__(f"{whose}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class TlsFailed(AuthenticationFailed):
+    """No encrypted connection: a certificate, a host name or the protocol itself is wrong."""
+
     def __init__(self, address: Address, reason: str) -> None:
-        super().__init__(f"{address} rejected the authentication: {reason}")
+        ClientError.__init__(self, f"no TLS connection to {address}: {reason}")
         self.address = address
         self.reason = reason
 
@@ -56,6 +67,11 @@ class NotFlintMQ(ClientError):
     def __init__(self, address: Address) -> None:
         super().__init__(f"{address} is not a FlintMQ broker, or an older one: it does not know this request")
         self.address = address
+
+
+def may_pass(error: FlintError) -> bool:
+    """Return whether what a client found wrong by itself may be right at another attempt."""
+    return isinstance(error, ClientError) and not isinstance(error, AuthenticationFailed)
 
 
 def check(code: int, message: str | None = None, *, what: str = "") -> None:

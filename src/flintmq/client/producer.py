@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from flintmq.client.batching import ProducerSequences, RecordAccumulator, size_of
 from flintmq.client.cluster import ClusterClient
-from flintmq.client.errors import ClientError, NoBrokerReached, check
+from flintmq.client.errors import ClientError, NoBrokerReached, check, may_pass
 from flintmq.client.metadata import TopicMetadata
 from flintmq.client.partitioner import StickyPartition, partition_of_key
 from flintmq.client.retries import MAYBE_DONE, RETRIABLE
@@ -209,7 +209,7 @@ class Producer:
         is_idempotent = self._identity()[0] != NO_PRODUCER_ID
         if isinstance(error, RequestError):
             return error.code in RETRIABLE and (is_idempotent or error.code not in MAYBE_DONE)
-        return isinstance(error, ClientError) and is_idempotent
+        return may_pass(error) and is_idempotent
 
     def _written(self, flight: _Flight, partition: int, base_offset: int) -> None:
         count = len(flight.records[partition])

@@ -1,4 +1,4 @@
-"""SASL, the client's side: PLAIN and SCRAM as state machines that make tokens. Pure.
+"""SASL, the client's side: PLAIN, SCRAM and OAUTHBEARER as state machines that make tokens. Pure.
 
     client = sasl_client("SCRAM-SHA-512", "alice", "secret", nonce)
     token = client.first()                   →  to the broker
@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from typing import Final, Protocol
 
 from flintmq.errors import ConfigurationError
 from flintmq.protocol import scram
 from flintmq.protocol.scram import ITERATIONS_MIN, ScramError, ScramMechanism
 
-MECHANISMS: Final = ("PLAIN", *scram.MECHANISM_NAMES)
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", *scram.MECHANISM_NAMES, OAUTHBEARER)
 ITERATIONS_MAX: Final = 1_000_000
 NONCE_BYTES: Final = 18
+_BEARER: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_ACKNOWLEDGED: Final = b"\x01"
 
 
 class SaslClientError(Exception):
@@ -126,3 +130,27 @@ class ScramClient:
             raise SaslClientError(f"the broker reports {final.error}")
         if not hmac.compare_digest(final.signature, expected):
             raise SaslClientError("the broker does not know the credential: its signature is wrong")
+
+
+class BearerClient:
+    """OAUTHBEARER (RFC 7628): the token, and an acknowledgement of the broker's error."""
+
+    def __init__(self, token: str) -> None:
+        if not _BEARER.fullmatch(token):
+            raise ConfigurationError(
+                "the token of OAUTHBEARER is empty or has characters that no token has; check where it comes from"
+            )
+        self._token = token
+        self._is_rejected = False
+
+    def first(self) -> bytes:
+        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        # The broker's text says no more than that the token is not accepted; its last response has the reason.
+        if not challenge:
+            return None
+        if self._is_rejected:
+            raise SaslClientError("the broker does not accept the token")
+        self._is_rejected = True
+        return _ACKNOWLEDGED

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from flintmq.client.admin.transactions import DescribedTransaction
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.coordinators import CoordinatorType
-from flintmq.client.errors import ClientError, check
+from flintmq.client.errors import ClientError, check, may_pass
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError, UnsupportedVersion
 from flintmq.protocol.codegen.structures import Message
@@ -186,6 +186,8 @@ def _ask_coordinators(
                         responses[name] = response
                         del waiting[name]
         except ClientError as lost:
+            if not may_pass(lost):
+                raise
             error = lost
         except RequestError as refused:
             if refused.code not in _AGAIN:

@@ -1,4 +1,4 @@
-"""Bytes to a broker and back: the one place of the client that knows sockets."""
+"""Bytes to a broker and back: the one place of the client that knows sockets, beside `tls`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ class SocketTransport:
 
 
 def connect(address: Address, timeout_s: float) -> SocketTransport:
+    return SocketTransport(open_socket(address, timeout_s))
+
+
+def open_socket(address: Address, timeout_s: float) -> socket.socket:
     sock = socket.create_connection(address, timeout_s)
-    # Requests are small and each waits for its answer: nothing is gained by collecting them.
+    # Requests are small and each waits for its response: nothing is gained by collecting them.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return SocketTransport(sock)
+    return sock

@@ -51,12 +51,6 @@ def jaas_users(text: str) -> dict[str, str]:
     }
 
 
-def jaas_login(text: str) -> tuple[str | None, str | None]:
-    """Return the client's own `username` and `password`."""
-    options = parse_jaas(text)[0].options
-    return options.get("username"), options.get("password")
-
-
 class _Token(NamedTuple):
     kind: str
     """`word`, or the character itself."""

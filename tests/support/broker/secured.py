@@ -43,6 +43,37 @@ def secured_broker(data_dir: Path, *settings: str, users: Mapping[str, str] = US
     return BrokerProcess(data_dir, [word for text in args for word in ("--set", text)])
 
 
+def sasl_ssl_broker(directory: Path, *settings: str, users: Mapping[str, str] = USERS) -> BrokerProcess:
+    """Not started. SASL_SSL on localhost; PLAIN knows `users`; the CA is in `directory`/ca.pem."""
+    from support.tls.certificates import CertificateFiles
+
+    args = [
+        "listeners=SASL_SSL://localhost:0",
+        f"ssl.keystore.location={CertificateFiles(directory).keystore}",
+        "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config=${env:USERS_OF_PLAIN}",
+        "flint.rest.port=-1",
+        *settings,
+    ]
+    # Passwords are not on the command line, which everybody can see.
+    return BrokerProcess(
+        directory / "data",
+        [word for text in args for word in ("--set", text)],
+        env={"USERS_OF_PLAIN": jaas(users)},
+    )
+
+
+def sasl_ssl_settings(directory: Path, user: str, password: str) -> dict[str, str]:
+    """Client settings for `sasl_ssl_broker`."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(directory / "ca.pem"),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
 class SaslWire(Wire):
     """One step at a time, so that a test may do something else in between."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.settings.jaas import jaas_login, jaas_users, parse_jaas
+from flintmq.settings.jaas import jaas_users, parse_jaas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -15,7 +15,7 @@ def test_users_and_the_own_login() -> None:
         user_admin="p" user_alice='it''s' user_bob="a;b=\\"c\\"" user_plain=word;"""
     text = text.replace("'it''s'", "'single'")
     assert jaas_users(text) == {"admin": "p", "alice": "single", "bob": 'a;b="c"', "plain": "word"}
-    assert jaas_login(text) == ("admin", "p")
+    assert parse_jaas(text)[0].options["username"] == "admin"
 
 
 def test_several_entries_and_comments() -> None:

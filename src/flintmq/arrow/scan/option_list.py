@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, NamedTuple
 
+from flintmq.arrow.security_options import SECURITY_OPTIONS, is_security_option
 from flintmq.errors import ConfigurationError
 
 
@@ -68,8 +69,8 @@ OPTIONS: Final = (
     Option("kafka.request.timeout.ms", "30000", "how long one request may take"),
     Option("kafka.max.partition.fetch.bytes", "4194304", "at most so many bytes in one fetch"),
     Option("kafka.check.crcs", "true", "check each batch's CRC32C"),
-    Option("kafka.security.protocol", "PLAINTEXT", "PLAINTEXT is the only one yet"),
     Option("kafkaConsumer.pollTimeoutMs", "120000", "how long a broker that is away is waited for"),
+    *(Option(name, default, meaning) for name, default, meaning in SECURITY_OPTIONS),
 )
 
 NAMES: Final = {one.name.lower(): one for one in OPTIONS}
@@ -94,13 +95,14 @@ _SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")
 def refuse_unknown(name: str) -> None:
     """Raise what is to be said of an option that is not on the list; nothing if it is."""
     lowered = name.lower()
-    if lowered in NAMES:
+    if lowered in NAMES or is_security_option(lowered):
         return
     if lowered in _ELSEWHERE:
         raise ConfigurationError(f"the option {name} is not one of this source: {_ELSEWHERE[lowered]}")
     if lowered.startswith(_SECURITY):
         raise ConfigurationError(
-            f"the option {name} would be ignored: this source cannot authenticate or encrypt yet"
+            f"the option {name} would be ignored; the options for TLS and SASL are "
+            + ", ".join(one for one, _, _ in SECURITY_OPTIONS)
         )
     near = get_close_matches(lowered, NAMES, n=2) or get_close_matches(f"kafka.{lowered}", NAMES, n=1)
     if near:
@@ -112,7 +114,9 @@ def refuse_unknown(name: str) -> None:
 
 def refuse_out_of_place(name: str, *, streaming: bool) -> None:
     """An option of streams in a batch read, or the other way round."""
-    option = NAMES[name.lower()]
+    option = NAMES.get(name.lower())
+    if option is None:
+        return
     if option.scope is (Scope.BATCH if streaming else Scope.STREAM):
         here = "readStream" if streaming else "read"
         raise ConfigurationError(

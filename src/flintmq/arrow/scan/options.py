@@ -24,8 +24,10 @@ from flintmq.arrow.scan.offsets import (
     parse_json,
 )
 from flintmq.arrow.scan.option_list import NAMES, refuse_out_of_place, refuse_unknown
+from flintmq.arrow.security_options import parse_security_options
 from flintmq.client.addresses import Address, parse_addresses
 from flintmq.client.admin.topics import EARLIEST, LATEST
+from flintmq.client.security import PLAINTEXT, ClientSecurity
 from flintmq.errors import ConfigurationError
 from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings.durations import parse_duration_ms
@@ -80,6 +82,7 @@ class SourceOptions:
     patience_ms: int = 120_000
     fetch_bytes: int = FETCH_BYTES
     check_crc: bool = True
+    security: ClientSecurity = PLAINTEXT
     limits: ScanLimits = field(default_factory=ScanLimits)
     given: tuple[str, ...] = field(default=(), repr=False)
     """The names of the options that were given."""
@@ -117,7 +120,6 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     given = _Given({name.lower(): value.strip() for name, value in options.items()})
     for name in options:
         refuse_unknown(name)
-    given.choice("kafka.security.protocol", ("plaintext",), "plaintext")
     return SourceOptions(
         bootstrap=tuple(parse_addresses(given.required("kafka.bootstrap.servers"))),
         topics=_topics(given),
@@ -143,6 +145,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         patience_ms=given.count("kafkaConsumer.pollTimeoutMs") or 120_000,
         fetch_bytes=min(given.count("kafka.max.partition.fetch.bytes") or FETCH_BYTES, _FETCH_BYTES_MAX),
         check_crc=given.flag("kafka.check.crcs", True),
+        security=parse_security_options(options),
         given=tuple(given.values),
     )
 

@@ -14,7 +14,7 @@ from typing import Final
 from flintmq.arrow.scan.offset_range import OffsetRange
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.connection import BrokerConnection
-from flintmq.client.errors import ClientError, check
+from flintmq.client.errors import ClientError, check, may_pass
 from flintmq.client.retries import RETRIABLE
 from flintmq.errors import ErrorCode, FlintError, ProtocolError, RequestError
 from flintmq.protocol.messages import FetchRequest, FetchResponse
@@ -131,4 +131,4 @@ class PartitionFetcher:
 
 def _may_pass(error: FlintError) -> bool:
     # The driver has reached the cluster a moment ago, so even one that never answered here is waited for.
-    return isinstance(error, ClientError) or (isinstance(error, RequestError) and error.code in RETRIABLE)
+    return may_pass(error) or (isinstance(error, RequestError) and error.code in RETRIABLE)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
+from flintmq.arrow.security_options import SECURITY_OPTIONS, is_security_option, parse_security_options
 from flintmq.client.addresses import Address, parse_addresses
+from flintmq.client.security import PLAINTEXT, ClientSecurity
 from flintmq.errors import ConfigurationError
 from flintmq.records.compression import CODEC_BY_NAME, Codec
 
@@ -46,13 +48,13 @@ SINK_OPTIONS: Final = (
         "how long the rows of a streaming batch may wait for their commit (transaction.max.timeout.ms)",
     ),
     SinkOption("kafka.client.id", _CLIENT_ID, "the name of this client in the broker's logs and metrics"),
-    SinkOption("kafka.security.protocol", "PLAINTEXT", "nothing else in this version"),
     SinkOption("ledgerTopic", LEDGER_TOPIC, "the compacted topic that says which batches are committed"),
     SinkOption(
         "onTornBatch",
         "fail",
         "what to do with a batch of which the broker has aborted a part: fail, or rewrite it: rows come twice",
     ),
+    *(SinkOption(name, default, meaning) for name, default, meaning in SECURITY_OPTIONS),
 )
 _NAMES: Final = {option.name.lower(): option for option in SINK_OPTIONS}
 # Spark's own, which come with the others.
@@ -83,6 +85,7 @@ class SinkOptions:
     client_id: str = _CLIENT_ID
     ledger_topic: str = LEDGER_TOPIC
     rewrites_torn: bool = False
+    security: ClientSecurity = PLAINTEXT
 
     def check_columns(self, columns: Iterable[tuple[str, str]]) -> None:
         """Names and types of what is to be written. ConfigurationError says what they should be."""
@@ -116,7 +119,6 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         )
     _only(given, "kafka.acks", "all", "-1")
     _only(given, "kafka.enable.idempotence", "true")
-    _only(given, "kafka.security.protocol", "plaintext")
     if not given.get("kafka.bootstrap.servers"):
         raise ConfigurationError(
             "the option kafka.bootstrap.servers is required: host:port, separated by commas"
@@ -134,11 +136,12 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         client_id=given.get("kafka.client.id") or _CLIENT_ID,
         ledger_topic=given.get("ledgertopic") or LEDGER_TOPIC,
         rewrites_torn=_only(given, "onTornBatch", "fail", "rewrite") == "rewrite",
+        security=parse_security_options(options),
     )
 
 
 def _refuse_unknown(name: str) -> None:
-    if name in _NAMES or name in _OF_SPARK:
+    if name in _NAMES or name in _OF_SPARK or is_security_option(name):
         return
     near = get_close_matches(name, _NAMES, n=1)
     hint = f"did you mean {_NAMES[near[0]].name}? " if near else ""

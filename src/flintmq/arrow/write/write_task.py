@@ -111,6 +111,7 @@ def _client(options: SinkOptions, *, attempts: int = ATTEMPTS) -> Iterator[Clust
         client_id=options.client_id,
         request_timeout_s=options.request_timeout_s,
         attempts=attempts,
+        security=options.security,
     ) as client:
         yield client
 

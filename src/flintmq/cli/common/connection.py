@@ -12,11 +12,12 @@ from flintmq.client.addresses import parse_addresses
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.security import (
     ClientSecurity,
+    canonical,
     environment_properties,
-    parse_properties,
     parse_security,
 )
 from flintmq.errors import ConfigurationError
+from flintmq.settings.properties import parse_properties
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,23 +25,26 @@ BOOTSTRAP_VARIABLE = "FLINTMQ_BOOTSTRAP_SERVERS"
 DEFAULT_BOOTSTRAP = "localhost:9092"
 COMMAND_CONFIG_VARIABLE = "FLINTMQ_COMMAND_CONFIG"
 
+_CONFIG_BYTES_MAX = 1024 * 1024
 _command_config: str | None = None
 """The file of this process's one command."""
 
 
 def bootstrap_option(command: F) -> F:
-    """Add the options of a command that uses `open_client`."""
-    return address_option(
-        click.option(
-            "--command-config",
-            metavar="FILE",
-            envvar=COMMAND_CONFIG_VARIABLE,
-            expose_value=False,
-            callback=_remember_command_config,
-            help="Client settings as Kafka's tools take them (security.protocol, sasl.mechanism, sasl.username, "
-            f"sasl.password). [{COMMAND_CONFIG_VARIABLE}]",
-        )(command)
-    )
+    """Add the options of a command that uses `open_client` or `client_security`."""
+    return _address_option(command_config_option(command))
+
+
+def command_config_option(command: F) -> F:
+    return click.option(
+        "--command-config",
+        metavar="FILE",
+        envvar=COMMAND_CONFIG_VARIABLE,
+        expose_value=False,
+        callback=_remember_command_config,
+        help="Client settings as Kafka's tools take them (security.protocol, ssl.ca.location, sasl.mechanism, "
+        f"sasl.username, sasl.password …). [{COMMAND_CONFIG_VARIABLE}]",
+    )(command)
 
 
 def _remember_command_config(_: click.Context, __: click.Parameter, path: str | None) -> None:
@@ -48,7 +52,7 @@ def _remember_command_config(_: click.Context, __: click.Parameter, path: str | 
     _command_config = path
 
 
-def address_option(command: F) -> F:
+def _address_option(command: F) -> F:
     return click.option(
         "-b",
         "--bootstrap-server",
@@ -71,13 +75,22 @@ def open_client(bootstrap: str) -> ClusterClient:
 
 def client_security() -> ClientSecurity:
     """Return how to connect: by the file of `--command-config`, over the environment."""
-    properties = environment_properties(os.environ)
+    return parse_security({**canonical(environment_properties(os.environ)), **command_config()})
+
+
+def command_config() -> dict[str, str]:
+    """Return the settings for security of the file of `--command-config`; none without a file."""
     path = _command_config
-    if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                properties.update(parse_properties(file.read()))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise ConfigurationError(f"{path} cannot be read: {reason}") from None
-    return parse_security(properties)
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_CONFIG_BYTES_MAX + 1)
+        if len(data) > _CONFIG_BYTES_MAX:
+            raise ConfigurationError(
+                f"{path} has more than {_CONFIG_BYTES_MAX} bytes; is it a properties file?"
+            )
+        return canonical(parse_properties(data.decode()))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigurationError(f"{path} cannot be read: {reason}") from None

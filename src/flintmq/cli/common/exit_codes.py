@@ -22,8 +22,11 @@ LOCAL_CODES = {
     Exit.FAILED: "the operation failed",
     Exit.USAGE: "wrong usage or configuration",
 }
-REMOTE_CODES = {**LOCAL_CODES, Exit.NO_BROKER: "no broker answers"}
+REMOTE_CODES = {**LOCAL_CODES, Exit.NO_BROKER: "no broker answers, or it rejects the connection"}
 """Of commands that talk to a broker."""
+
+
+_AUTHENTICATION_HINT = "Settings for TLS and SASL come from --command-config FILE and from the environment."
 
 
 class CommandFailure(click.ClickException):
@@ -46,11 +49,13 @@ class NoBrokerFailure(CommandFailure):
 
 def failure_of(error: FlintError) -> CommandFailure:
     """What an error means to whoever typed the command."""
-    from flintmq.client.errors import NoBrokerReached
+    from flintmq.client.errors import AuthenticationFailed, NoBrokerReached
 
     if isinstance(error, ConfigurationError):
         return UsageFailure(str(error))
     if isinstance(error, NoBrokerReached):
         hint = "Start one with `flintmq serve`, or say where it is with --bootstrap-server HOST:PORT."
         return NoBrokerFailure(f"{error}\n{hint}")
+    if isinstance(error, AuthenticationFailed):
+        return NoBrokerFailure(f"{error}\n{_AUTHENTICATION_HINT}")
     return CommandFailure(str(error))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import address_option, json_option
+from flintmq.cli.common.connection import bootstrap_option, client_security, json_option
 from flintmq.cli.common.output import many, print_json
 from flintmq.cli.common.progress import Progress
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @place_options
-@address_option
+@bootstrap_option
 @click.option(
     "--column",
     "columns",
@@ -68,6 +68,7 @@ def command(
         to=to,
         format=table_format,
         bootstrap_servers=bootstrap,
+        security=client_security(),
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import address_option, json_option
+from flintmq.cli.common.connection import bootstrap_option, client_security, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES
 from flintmq.cli.common.option_values import parse_size_bytes
 from flintmq.cli.common.output import many, print_json
@@ -39,7 +39,7 @@ _DECODING = ("schema", "registry", "subject", "message", "into")
 )
 @click.argument("topic")
 @place_options
-@address_option
+@bootstrap_option
 @click.option(
     "--decode",
     default=None,
@@ -90,6 +90,7 @@ def command(
         "to": to,
         "format": table_format,
         "bootstrap_servers": bootstrap,
+        "security": client_security(),
         "catalog": catalog,
         "namespace": namespace,
         "store": parse_store_settings(store),

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import address_option, json_option
+from flintmq.cli.common.connection import bootstrap_option, client_security, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES
 from flintmq.cli.common.output import many, print_json
 from flintmq.cli.lake.options import check_installed, open_session, place_options, spark_options
@@ -30,7 +30,7 @@ _CODECS = {codec.label: codec for codec in Codec}
 )
 @click.argument("topic", metavar="TABLE")
 @place_options
-@address_option
+@bootstrap_option
 @click.option("--to-topic", default=None, metavar="TOPIC", help="The topic to write to.")
 @click.option(
     "--quarantined",
@@ -135,6 +135,7 @@ def command(
         to=to,
         format=table_format,
         bootstrap_servers=bootstrap,
+        security=client_security(),
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import address_option, json_option
+from flintmq.cli.common.connection import bootstrap_option, client_security, json_option
 from flintmq.cli.common.output import many, print_json, print_table, size
 from flintmq.cli.lake.options import check_installed, place_options
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @place_options
-@address_option
+@bootstrap_option
 @json_option
 def command(
     topics: tuple[str, ...],
@@ -51,6 +51,7 @@ def command(
             to=to,
             format=table_format,
             bootstrap_servers=bootstrap,
+            security=client_security(),
             catalog=catalog,
             namespace=namespace,
             store=parse_store_settings(store),

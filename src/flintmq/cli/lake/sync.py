@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import address_option, json_option
+from flintmq.cli.common.connection import bootstrap_option, client_security, json_option
 from flintmq.cli.common.exit_codes import REMOTE_CODES, Exit
 from flintmq.cli.common.option_values import parse_duration_ms, parse_size_bytes
 from flintmq.cli.common.output import many, note, size
@@ -52,7 +52,7 @@ _CONTINUOUS_S = 1.0
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @place_options
-@address_option
+@bootstrap_option
 @click.option("--once", is_flag=True, help="Sync what the topics hold now, then exit. This is the default.")
 @click.option(
     "--interval",
@@ -147,6 +147,7 @@ def command(
         to=to,
         format=table_format,
         bootstrap_servers=bootstrap,
+        security=client_security(),
         catalog=catalog,
         namespace=namespace,
         store=parse_store_settings(store),

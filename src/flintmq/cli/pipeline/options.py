@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from flintmq.cli.common.connection import command_config, command_config_option
 from flintmq.cli.common.exit_codes import CommandFailure, Exit
 from flintmq.cli.pipeline.problems import show_problems
+from flintmq.client.security import canonical, environment_properties
 from flintmq.effects.signals import SignalHandler, end_now
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _STANDARD_ERROR = 2
 
 
 def bootstrap_override(command: F) -> F:
+    """Add --bootstrap-server and --command-config, which replace what the file says."""
     return click.option(
         "-b",
         "--bootstrap-server",
@@ -37,7 +40,7 @@ def bootstrap_override(command: F) -> F:
         metavar="HOST:PORT",
         default=None,
         help="The brokers, whatever the file says of `bootstrap_servers`.",
-    )(command)
+    )(command_config_option(command))
 
 
 def master_option(command: F) -> F:
@@ -49,12 +52,24 @@ def master_option(command: F) -> F:
 def load_to_run(file: str, bootstrap: str | None) -> Pipeline:
     """Its problems are told; errors end the command."""
     from flintmq.pipeline import examine
+    from flintmq.pipeline.security import pipeline_security
 
     found = examine(file)
     show_problems(found.problems)
     if found.pipeline is None or not found.is_valid:
         click.get_current_context().exit(int(Exit.FAILED))
-    return found.pipeline if bootstrap is None else replace(found.pipeline, bootstrap_servers=bootstrap)
+    pipeline = replace(found.pipeline, security=_security(found.pipeline))
+    pipeline_security(pipeline)
+    return pipeline if bootstrap is None else replace(pipeline, bootstrap_servers=bootstrap)
+
+
+def _security(pipeline: Pipeline) -> dict[str, str]:
+    """Return the settings of the environment, those of the file over them, and those of --command-config over all."""
+    return {
+        **canonical(environment_properties(os.environ)),
+        **canonical(pipeline.security),
+        **command_config(),
+    }
 
 
 def _check_installed() -> None:

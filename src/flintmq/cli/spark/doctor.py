@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import BOOTSTRAP_VARIABLE, json_option
+from flintmq.cli.common.connection import BOOTSTRAP_VARIABLE, command_config_option, json_option
 from flintmq.cli.common.exit_codes import LOCAL_CODES, Exit
 from flintmq.cli.common.output import print_json
 from flintmq.cli.spark.checks import CheckResult, CheckState, check_all
@@ -50,6 +50,7 @@ spark.stop()
     default=None,
     help=f"Also ask whether this broker answers. [{BOOTSTRAP_VARIABLE}]",
 )
+@command_config_option
 @click.option("--start", "starts", is_flag=True, help="Also start Spark and run a query: some ten seconds.")
 @json_option
 def command(bootstrap: str | None, starts: bool, as_json: bool) -> None:

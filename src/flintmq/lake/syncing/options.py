@@ -15,6 +15,8 @@ from flintmq.arrow.codec.decode import COLUMNS
 from flintmq.arrow.formats.schema_registry import SchemaType
 from flintmq.arrow.scan.options import SourceOptions, TopicSelection
 from flintmq.client.addresses import Address, parse_addresses
+from flintmq.client.credentials.settings import SECURITY_SETTINGS, security_name
+from flintmq.client.security import PLAINTEXT, ClientSecurity, parse_security
 from flintmq.errors import ConfigurationError
 from flintmq.lake.tables.partitioning import parse_partitioning
 from flintmq.lake.tables.table import Format, PartitionField
@@ -91,6 +93,7 @@ class SyncOptions:
     """Settings of the object store."""
     piece_bytes: int = PIECE_BYTES
     patience_ms: int = _PATIENCE_MS
+    security: ClientSecurity = PLAINTEXT
 
     @property
     def source(self) -> SourceOptions:
@@ -107,6 +110,7 @@ class SyncOptions:
             fail_on_loss=True,
             client_id=_CLIENT_ID,
             patience_ms=self.patience_ms,
+            security=self.security,
         )
 
     def group_of(self, topic: str) -> str:
@@ -135,10 +139,12 @@ def make_options(
     namespace: str | None = None,
     store: Mapping[str, str] | None = None,
     piece_bytes: int = PIECE_BYTES,
+    security: ClientSecurity | Mapping[str, str] = PLAINTEXT,
 ) -> SyncOptions:
     """Raise ConfigurationError for options that are invalid or contradict each other.
 
-    Without `decode` a new table is raw, and an existing one is decoded as before.
+    Without `decode` a new table is raw, and an existing one is decoded as before. `security` may be Kafka's client
+    settings: `{"security.protocol": "SASL_SSL", "sasl.password": "${env:KAFKA_PASSWORD}", …}`.
     """
     is_decoding_kept, decode = decode is None, decode or RAW
     if decode not in (kinds := (RAW, *SchemaType)):
@@ -189,7 +195,17 @@ def make_options(
         namespace=namespace,
         store=dict(store or {}),
         piece_bytes=piece_bytes,
+        security=security if isinstance(security, ClientSecurity) else _security(security),
     )
+
+
+def _security(given: Mapping[str, str]) -> ClientSecurity:
+    if unknown := [name for name in given if security_name(name) is None]:
+        raise ConfigurationError(
+            f"security: {unknown[0]} is not one of Kafka's client settings for TLS and SASL; "
+            f"use {', '.join(one.name for one in SECURITY_SETTINGS)}"
+        )
+    return parse_security(given)
 
 
 def parse_store_settings(texts: Sequence[str]) -> dict[str, str]:

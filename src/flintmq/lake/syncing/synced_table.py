@@ -272,7 +272,7 @@ def quarantine_of(options: SyncOptions, topic: str, client: ClusterClient) -> Qu
         store=open_store(quarantine_table.location, options.store),
         quarantine_table=quarantine_table,
         shared_group=shared_quarantine_group(options, topic),
-        sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic),
+        sink=SinkOptions(options.bootstrap, topic=options.quarantine_topic, security=options.security),
     )
 
 

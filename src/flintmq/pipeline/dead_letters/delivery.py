@@ -19,6 +19,7 @@ from flintmq.pipeline.dead_letters.record_lookup import RecordLookup, SourceTopi
 from flintmq.pipeline.dead_letters.staging import read_staged, staged_files
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.progress import RunProgress
+from flintmq.pipeline.security import pipeline_security
 from flintmq.pipeline.sources.frames import on_error_of
 from flintmq.pipeline.spec.model import Pipeline, TopicSource
 from flintmq.pipeline.spec.parts import DROP
@@ -116,9 +117,10 @@ def delivery_of(
         yield DeadLetterDelivery(checkpoint, None, dropping)
         return
     bootstrap = tuple(parse_addresses(pipeline.bootstrap_servers))
-    with ClusterClient(bootstrap, client_id="flintmq-pipeline") as client:
+    security = pipeline_security(pipeline)
+    with ClusterClient(bootstrap, client_id="flintmq-pipeline", security=security) as client:
         topic = str(pipeline.dead_letters.topic)
-        found = lookup(client, SourceOptions(bootstrap, TopicSelection(), ()))
+        found = lookup(client, SourceOptions(bootstrap, TopicSelection(), (), security=security))
         publisher = DeadLetterPublisher(
             client, topic, pipeline=pipeline.name, checkpoint=owner or checkpoint.id, run=run, lookup=found
         )

@@ -15,6 +15,7 @@ from flintmq.arrow.write.options import parse_sink
 from flintmq.pipeline.runtime.checkpoint import Checkpoint
 from flintmq.pipeline.runtime.compiler import Compiled
 from flintmq.pipeline.runtime.spark_problems import as_problems
+from flintmq.pipeline.security import connection_options
 from flintmq.pipeline.sinks.encoding import encoded
 from flintmq.pipeline.sinks.lake import LakeSink
 from flintmq.pipeline.sinks.topic import TopicSinkBatches
@@ -88,7 +89,7 @@ def _topic(pipeline: Pipeline, sink: TopicSink, frame: DataFrame, checkpoint: Ch
     options = parse_sink(
         {
             **sink.options,
-            "kafka.bootstrap.servers": str(sink.bootstrap_servers or pipeline.bootstrap_servers),
+            **connection_options(pipeline, sink),
             "topic": str(sink.topic),
         },
         streaming=True,

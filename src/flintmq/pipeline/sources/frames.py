@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from flintmq.arrow.scan.options import parse
 from flintmq.errors import ConfigurationError
 from flintmq.pipeline.dead_letters.staging import DeadLetterStage
+from flintmq.pipeline.security import connection_options
 from flintmq.pipeline.sources.decoded_source import DECODING_OPTION, NAME, encode_decoding
 from flintmq.pipeline.sources.decoders import value_decoder_of
 from flintmq.pipeline.sources.decoding import SourceDecoding
@@ -125,7 +126,7 @@ def load_decoded(
 def topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
     options = {
         **source.options,
-        "kafka.bootstrap.servers": str(source.bootstrap_servers or pipeline.bootstrap_servers),
+        **connection_options(pipeline, source),
         "subscribe": str(source.topic),
     }
     options.setdefault("kafka.isolation.level", "read_committed")

@@ -21,7 +21,9 @@ from typing import Any, ClassVar, Final
 from flintmq.pipeline.spec.source_map import NOWHERE, Place
 
 _CREDENTIALS: Final = re.compile(r"(?<=//)[^/@\s]*@")
-_SECRET_NAME: Final = re.compile(r"password|secret|token|credential|sasl\.jaas|access\.?key", re.IGNORECASE)
+_SECRET_NAME: Final = re.compile(
+    r"password|secret|token|credential|sasl\.jaas|access\.?key|keystore\.key|key\.pem", re.IGNORECASE
+)
 
 
 class FieldKind(Enum):

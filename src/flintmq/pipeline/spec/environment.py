@@ -1,5 +1,7 @@
 """`${NAME}` and `${NAME:-default}` in texts of a file, from the environment; `$${` is `${` itself. Pure.
 
+`${env:NAME}` and `${file:PATH}` stay as they are: they are resolved where a connection is made.
+
 The environment is given. Invariant: every character of the result still knows where it was written.
 """
 
@@ -10,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 _REFERENCE: Final = re.compile(
-    r"\$(?P<plain>\$\{)|\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|\$\{", re.ASCII
+    r"\$(?P<plain>\$\{)|(?P<kept>\$\{(?:env|file):[^}]*\})"
+    r"|\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|\$\{",
+    re.ASCII,
 )
 
 
@@ -34,6 +38,8 @@ def substitute(text: str, origins: Sequence[int], environment: Mapping[str, str]
         at = end
         if found["plain"]:
             value = "${"
+        elif found["kept"]:
+            value = found["kept"]
         elif found["name"] is None:
             missing.append(("", origins[start]))
             value = ""

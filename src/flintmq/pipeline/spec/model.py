@@ -277,6 +277,12 @@ class Pipeline(Part):
     bootstrap_servers: str = declared(
         FieldKind.TEXT, "brokers, host:port separated by commas", "localhost:9092"
     )
+    security: Mapping[str, str] = declared(
+        FieldKind.OPTIONS,
+        "Kafka's client settings for TLS and SASL, such as `sasl.password: ${env:KAFKA_PASSWORD}`, for the brokers "
+        "of `bootstrap_servers`",
+        {},
+    )
     spark: Mapping[str, str] = declared(FieldKind.OPTIONS, "Spark's configuration", {})
 
     file: str = field(default="", compare=False)

@@ -8,9 +8,12 @@ from datetime import datetime
 from typing import Final
 
 from flintmq.arrow.scan.option_list import OPTIONS
+from flintmq.arrow.security_options import is_security_option
 from flintmq.arrow.write.options import SINK_OPTIONS
 from flintmq.client.addresses import parse_addresses
+from flintmq.client.credentials.settings import SECURITY_SETTINGS, security_name
 from flintmq.errors import ConfigurationError
+from flintmq.pipeline.security import pipeline_security
 from flintmq.pipeline.spec.graph import Graph
 from flintmq.pipeline.spec.model import FilesSource, JdbcSink, Pipeline, TopicSink, TopicSource
 from flintmq.pipeline.spec.problems import Problem, Rule, did_you_mean
@@ -39,6 +42,7 @@ def check_values(pipeline: Pipeline, graph: Graph) -> Iterator[Problem]:
             place, f"{pipeline.name!r} is no name of a pipeline", "use letters, digits, `.`, `_` and `-`"
         )
     yield from _addresses(pipeline.bootstrap_servers, pipeline.place)
+    yield from _security(pipeline)
     for name in ("sources", "sinks"):
         if not getattr(pipeline, name) and pipeline.place.line == 0:
             yield Problem(Rule.MISSING_FIELD, pipeline.place, f"the pipeline has no {name}")
@@ -105,12 +109,30 @@ def _addresses(text: str | None, place: Place) -> Iterator[Problem]:
         yield _wrong(place_of(text, place), f"`bootstrap_servers`: {error}")
 
 
+def _security(pipeline: Pipeline) -> Iterator[Problem]:
+    unknown = [name for name in pipeline.security if security_name(name) is None]
+    for name in unknown:
+        hint = did_you_mean(name, [one.name for one in SECURITY_SETTINGS])
+        yield Problem(
+            Rule.UNKNOWN_FIELD,
+            place_of(name, pipeline.place),
+            f"`security`: there is no setting {name}",
+            hint,
+        )
+    if not unknown:
+        try:
+            pipeline_security(pipeline)
+        except ConfigurationError as error:
+            first = next(iter(pipeline.security), None)
+            yield _wrong(place_of(first, pipeline.place), f"`security`: {error}")
+
+
 def _options(given: Mapping[str, str], known: Iterable[str], place: Place) -> Iterator[Problem]:
     names = {name.lower(): name for name in known}
     for name in given:
         if field := _SET_BY_FIELDS.get(name.lower()):
             yield _wrong(place_of(name, place), f"the option {name} is what `{field}` says", f"use `{field}`")
-        elif name.lower() not in names:
+        elif name.lower() not in names and not is_security_option(name):
             hint = did_you_mean(name, names.values())
             yield Problem(Rule.UNKNOWN_FIELD, place_of(name, place), f"there is no option {name}", hint)
 

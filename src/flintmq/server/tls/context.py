@@ -6,13 +6,11 @@ disk. Blocking: called in a thread.
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from flintmq.effects.memory_file import in_memory
 from flintmq.errors import ConfigurationError
 from flintmq.security.certificate import CertificateInfo, read_certificate
 from flintmq.security.principal_mapping import PrincipalMapping
@@ -86,7 +84,7 @@ def _load_keys(context: ssl.SSLContext, keys: KeyMaterial) -> None:
             raise ConfigurationError("the private key is encrypted; set ssl.key.password")
         return keys.password
 
-    with _in_memory(keys.pem) as path:
+    with in_memory(keys.pem) as path:
         try:
             context.load_cert_chain(path, password=password)
         except ssl.SSLError as error:
@@ -97,20 +95,3 @@ def _load_keys(context: ssl.SSLContext, keys: KeyMaterial) -> None:
                 "EE_KEY_TOO_SMALL": "the key is too short; use RSA with 2048 bits or more, or an elliptic curve",
             }
             raise ConfigurationError(f"the key store cannot be used: {words.get(reason, reason)}") from None
-
-
-@contextmanager
-def _in_memory(data: bytes) -> Iterator[str]:
-    """A path to `data` that exists in this process alone."""
-    if not hasattr(os, "memfd_create"):
-        raise ConfigurationError(
-            "TLS needs Linux: this system has no files in memory (memfd) to load keys from"
-        )
-    fd = os.memfd_create("flintmq-key", os.MFD_CLOEXEC)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        yield f"/proc/self/fd/{fd}"
-    finally:
-        os.close(fd)

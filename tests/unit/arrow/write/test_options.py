@@ -59,7 +59,7 @@ def test_names_have_no_case_and_every_option_is_read() -> None:
         ({"topick": "t"}, "did you mean topic?"),
         ({"subscribe": "t"}, "the sink has no option subscribe; It has kafka.bootstrap.servers"),
         ({"kafka.acks": "1"}, "kafka.acks must be all or -1, not 1"),
-        ({"kafka.security.protocol": "SSL"}, "must be plaintext, not ssl"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "needs sasl.mechanism"),
         ({"kafka.batch.size": "0"}, "at least 1"),
         ({"kafka.batch.size": "many"}, "at least 1"),
         ({"onTornBatch": "ignore"}, "fail or rewrite"),
