@@ -46,6 +46,7 @@ from flintmq.server.connection import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
 from flintmq.settings.listeners import protocols_of
+from flintmq.settings.references import has_file_reference, resolve_all
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
@@ -263,7 +264,7 @@ class Broker:
         config = self._config
         self._authorization = AuthorizationSource(self._executor)
         authorizer = self._authorization.create(
-            config, self._loaded.static, self._metadata, self._counters.denials
+            config, resolve_all(self._loaded.static), self._metadata, self._counters.denials
         )
         self._sources.authorizer = self._authorization.standard
         return Services(
@@ -330,11 +331,17 @@ class Broker:
     def has_files(self) -> bool:
         """Whether settings name files that `reload` reads again."""
         config = self._config
-        return bool(config.flint_acl_file) or any(one.has_tls for one in protocols_of(config).values())
+        return (
+            bool(config.flint_acl_file)
+            or any(one.has_tls for one in protocols_of(config).values())
+            or any(has_file_reference(text) for text in self._loaded.static.values())
+        )
 
     def reload(self) -> None:
-        """Read certificates and an ACL file again, without waiting for the next look at them."""
+        """Read certificates, an ACL file and the files that settings refer to again."""
         self._authorization.reload()
+        self._configs.refresh()
+        self._apply_settings()
         self._server.refresh_certificates()
 
     async def stop(self) -> None:

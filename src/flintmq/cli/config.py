@@ -64,7 +64,9 @@ def _of_brokers(loaded: LoadedSettings) -> list[dict[str, Any]]:
     return [
         {
             "name": one.setting.name,
-            "value": _SECRET if one.setting.sensitive and one.value else one.setting.format(one.value),
+            "value": _SECRET
+            if one.setting.sensitive and one.value
+            else one.reference or one.setting.format(one.value),
             "source": one.location,
             "default": one.setting.format(one.setting.default),
             "dynamic": one.setting.dynamic.value,

@@ -16,6 +16,7 @@ from flintmq.metadata.configs import Configs
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import check_name
 from flintmq.settings import Alteration, BrokerValues, alter_broker, alter_topic
+from flintmq.settings.references import redact
 
 _ATTEMPTS_MAX = 8
 
@@ -94,7 +95,8 @@ class ConfigChanges:
         try:
             await self._configs.check(values.config())
         except ConfigurationError as error:
-            raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from None
+            reason = redact(str(error), values.merged())
+            raise RequestError(ErrorCode.INVALID_REQUEST, reason) from None
 
     async def _write(self, key: str, altered: Mapping[str, str], expect: Mapping[str, int]) -> bool:
         revision = self._metadata.image.config_revisions.get(key, 0)

@@ -35,12 +35,12 @@ class Configs:
         )
 
     def refresh(self) -> None:
-        """The dynamic settings changed. They were checked when they were set."""
+        """The dynamic settings changed, which were checked when they were set; or what settings refer to."""
         self._without_overrides = None
         try:
             self.broker = self.values.config()
         except ConfigurationError as error:
-            logger.error("the dynamic broker settings cannot be used and are ignored: %s", error)
+            logger.error("changed broker settings cannot be used, the earlier ones stay in force: %s", error)
 
     def topic(self, name: str) -> TopicConfig:
         overrides = self._image.topic_configs.get(name)

@@ -5,8 +5,9 @@
     resolve              layers and synonyms: from texts to configurations
     describe, alter      DescribeConfigs, AlterConfigs and IncrementalAlterConfigs
     load                 command line, environment and file at the start
+    references           values that refer to the environment or to files
 
-Pure: nothing here reads a file, the environment or a clock.
+Pure: nothing here reads a file, the environment or a clock, except what a reference names.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import Any
 
 from flintmq.errors import ConfigurationError
 from flintmq.settings.kinds import SettingKind, Unit, ValueCheck, plain_number, read_value, write_value
+from flintmq.settings.references import has_reference, resolve_references
 
 
 class UpdateMode(Enum):
@@ -79,6 +80,23 @@ class Setting:
             raise self._invalid(text, f"must be {self.check.words}")
         return value
 
+    def resolve(self, text: str) -> Any:
+        """Read and check a text of a broker setting, whose references are resolved first and never shown.
+
+        Not for topics: whoever may alter a topic must not make the broker read its files.
+        """
+        if not has_reference(text):
+            return self.parse(text)
+        resolved = plain_number(self.unit, resolve_references(text, self.name))
+        try:
+            return self.parse(resolved)
+        except ConfigurationError:
+            expected = (
+                f"it must be {self.check.words}" if self.check else "it does not have the form expected"
+            )
+        # ORDER: outside of the handler, so that the error above, which quotes the value, is not chained.
+        raise self._invalid(text, f"what it refers to cannot be used, {expected}")
+
     def _invalid(self, text: str, reason: str) -> ConfigurationError:
         shown = "[hidden]" if self.sensitive else text
         return ConfigurationError(f"Invalid value {shown} for configuration {self.name}: {reason}")
@@ -87,6 +105,13 @@ class Setting:
         """The same value without human units (`1h` → `3600000`), checked."""
         text = plain_number(self.unit, text)
         self.parse(text)
+        return text.strip()
+
+    def plain_unresolved(self, text: str) -> str:
+        """The same for a broker setting, whose references are checked and stay as they are."""
+        if not has_reference(text):
+            return self.plain(text)
+        self.resolve(text)
         return text.strip()
 
     def format(self, value: object) -> str | None:

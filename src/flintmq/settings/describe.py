@@ -1,8 +1,8 @@
 """The answers of DescribeConfigs: every setting with its value, where it comes from, and its synonyms.
 
 The order of synonyms is Kafka's: layer by layer from the strongest, in each layer name by name from the
-strongest, and nothing before the first entry of the name asked for. The value of a secret is never told.
-This module must not know the wire.
+strongest, and nothing before the first entry of the name asked for. The value of a secret is never shown, and a value
+with references is shown as it was written. This module must not know the wire.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from flintmq.settings.broker import BROKER_SETTINGS
+from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, UpdateMode
 from flintmq.settings.kinds import SettingKind
 from flintmq.settings.listener_overrides import broker_setting, split_override
+from flintmq.settings.references import has_reference
 from flintmq.settings.resolve import BrokerValues, broker_synonyms, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
@@ -49,13 +50,20 @@ class ConfigEntry:
 
 
 def describe_topic(
-    overrides: Mapping[str, str], broker: BrokerValues, names: Collection[str] | None = None
+    overrides: Mapping[str, str],
+    broker: BrokerValues,
+    names: Collection[str] | None = None,
+    *,
+    config: BrokerConfig | None = None,
 ) -> list[ConfigEntry]:
-    """All settings of a topic, or those in `names`."""
-    config = parse_topic_config(overrides, broker.config())
+    """All settings of a topic, or those in `names`. `config` is what `broker` stands for, where that is at hand."""
+    topic = parse_topic_config(overrides, config or broker.config())
+    references = _references(broker)
     entries = []
     for declared in _selected(TOPIC_SETTINGS, names):
-        value = declared.format(getattr(config, declared.attribute))
+        value = declared.format(getattr(topic, declared.attribute))
+        if declared.name not in overrides and references:
+            value = next((references[one.name] for one in declared.synonyms if one.name in references), value)
         synonyms: list[ConfigSynonym] = []
         if declared.name in overrides:
             synonyms.append(_synonym(declared, declared.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
@@ -65,13 +73,16 @@ def describe_topic(
     return entries
 
 
-def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """All settings of one broker, or those in `names`."""
-    config = broker.config()
+def describe_broker(
+    broker: BrokerValues, names: Collection[str] | None = None, *, config: BrokerConfig | None = None
+) -> list[ConfigEntry]:
+    """All settings of one broker, or those in `names`. `config` is what `broker` stands for, if at hand."""
+    config = config or broker.config()
+    references = _references(broker)
     entries = [
         _entry(
             declared,
-            declared.format(getattr(config, declared.attribute)),
+            references.get(declared.name) or declared.format(getattr(config, declared.attribute)),
             _broker_synonyms(declared.name, broker),
             read_only=declared.dynamic is UpdateMode.READ_ONLY,
         )
@@ -80,7 +91,7 @@ def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) 
     return entries + [
         _entry(
             declared,
-            declared.format(config.listener_overrides[split]),
+            references.get(name) or declared.format(config.listener_overrides.get(split)),
             _override_synonyms(declared, broker),
             read_only=declared.dynamic is UpdateMode.READ_ONLY,
         )
@@ -89,6 +100,11 @@ def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) 
         and (declared := broker_setting(name)) is not None
         and (not names or name in names)
     ]
+
+
+def _references(broker: BrokerValues) -> dict[str, str]:
+    """The values in force that hold references, by their names."""
+    return {name: text for name, text in broker.merged().items() if has_reference(text)}
 
 
 def _override_synonyms(declared: Setting, broker: BrokerValues) -> list[ConfigSynonym]:

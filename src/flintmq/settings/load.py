@@ -4,7 +4,8 @@
     environment    FLINTMQ_ and the name in capitals (FLINTMQ_LOG_RETENTION_MS); after it the short names
     file           YAML or TOML, flat (`log.retention.ms: 1`) or nested (`log: {retention: {ms: 1}}`)
 
-Pure: the caller reads the file and the environment and passes what they hold. Invariant: what is loaded has
+Pure: the caller reads the file and the environment and passes what they hold; only references in values are read here
+(`flintmq.settings.references`). Invariant: what is loaded has
 passed every check, and every value knows where it came from; anything else is a ConfigurationError that names
 the location and suggests the near name.
 """
@@ -33,6 +34,7 @@ from flintmq.settings.names import (
     name_of_bare_variable,
     name_of_variable,
 )
+from flintmq.settings.references import has_reference, resolve_references
 from flintmq.settings.resolve import BrokerValues, overlay, parse_broker_config
 
 
@@ -61,6 +63,8 @@ class LoadedValue:
     value: Any
     origin: SettingOrigin
     location: str
+    reference: str | None = None
+    """The text, if it holds references: what is shown in place of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def load(
     for layer in layers:
         texts = _settle(layer, listeners, locations, warnings)
         if "listeners" in texts:
-            listeners = parse_listeners(texts["listeners"])
+            listeners = parse_listeners(resolve_references(texts["listeners"], "listeners"))
         static = overlay(static, texts)
     broker = parse_broker_config(static)
     values = [
@@ -191,7 +195,7 @@ def _settle(
 
 def _checked(declared: Setting, given: GivenSetting) -> str:
     try:
-        return declared.plain(given.text)
+        return declared.plain_unresolved(given.text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{given.location}: {error}") from None
 
@@ -230,4 +234,5 @@ def _loaded(declared: Setting, value: Any, locations: Mapping[str, GivenSetting]
     given = locations.get(declared.name)
     if given is None:
         return LoadedValue(declared, value, SettingOrigin.DEFAULT, "default")
-    return LoadedValue(declared, value, given.origin, given.location)
+    reference = given.text if has_reference(given.text) else None
+    return LoadedValue(declared, value, given.origin, given.location, reference)

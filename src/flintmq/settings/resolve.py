@@ -15,6 +15,7 @@ from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, nearest
 from flintmq.settings.listener_overrides import broker_setting, split_override
+from flintmq.settings.references import redact
 from flintmq.settings.topic import TOPIC_SETTINGS, TopicConfig
 
 
@@ -67,13 +68,13 @@ def parse_broker_config(values: Mapping[str, str]) -> BrokerConfig:
             raise _unknown(name, BROKER_SETTINGS, "broker")
         split = split_override(name)
         if split is None:
-            fields[declared.attribute] = declared.parse(text)
+            fields[declared.attribute] = declared.resolve(text)
         else:
-            overrides[split] = declared.parse(text)
+            overrides[split] = declared.resolve(text)
     config = BrokerConfig(**fields, listener_overrides=overrides)
     fault = config.fault()
     if fault:
-        raise ConfigurationError(fault)
+        raise ConfigurationError(redact(fault, values))
     return config
 
 

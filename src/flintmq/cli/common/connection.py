@@ -13,10 +13,11 @@ from flintmq.client.cluster import ClusterClient
 from flintmq.client.security import (
     ClientSecurity,
     environment_properties,
-    parse_properties,
     parse_security,
 )
 from flintmq.errors import ConfigurationError
+from flintmq.settings.properties import parse_properties
+from flintmq.settings.references import resolve_all
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,4 +81,4 @@ def client_security() -> ClientSecurity:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise ConfigurationError(f"{path} cannot be read: {reason}") from None
-    return parse_security(properties)
+    return parse_security(resolve_all(properties))

@@ -91,12 +91,13 @@ def _entries(wanted: Wanted, services: Services) -> list[ConfigEntry]:
     if wanted.resource_type == ResourceType.TOPIC:
         check_name(name)
         services.topics.find(name)
-        return describe_topic(services.metadata.image.topic_configs.get(name, {}), values, selected)
+        overrides = services.metadata.image.topic_configs.get(name, {})
+        return describe_topic(overrides, values, selected, config=services.configs.broker)
     if wanted.resource_type == ResourceType.BROKER:
         if not name:
             return describe_broker_default(values, selected)
         check_node(name, services.node_id)
-        return describe_broker(values, selected)
+        return describe_broker(values, selected, config=services.configs.broker)
     raise RequestError(
         ErrorCode.INVALID_REQUEST,
         f"Resources of type {wanted.resource_type} are not available in this version.",

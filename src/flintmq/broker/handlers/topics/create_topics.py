@@ -126,7 +126,7 @@ class _Details:
     """The settings in force of new topics: many topics of a request have the same, which are told once."""
 
     def __init__(self, services: Services) -> None:
-        self._values = services.configs.values
+        self._values, self._config = services.configs.values, services.configs.broker
         self._known: dict[tuple[tuple[str, str], ...], list[Config]] = {}
 
     def settings(self, new: NewTopic) -> list[Config]:
@@ -142,7 +142,9 @@ class _Details:
                     config_source=entry.source,
                     is_sensitive=entry.sensitive,
                 )
-                for entry in sorted(describe_topic(overrides, self._values), key=lambda entry: entry.name)
+                for entry in sorted(
+                    describe_topic(overrides, self._values, config=self._config), key=lambda entry: entry.name
+                )
             ]
         return found
 
