@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
@@ -12,21 +11,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.app.audit_file import AuditFile, open_audit_log
 from flintmq.app.authorization import AuthorizationSource
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
+from flintmq.app.process import lock_directory, raise_descriptor_limit
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.request import ClientSession
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
-from flintmq.errors import ConfigurationError
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
@@ -40,12 +41,13 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.records.uuids import encode_uuid
+from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.server.connection import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
-from flintmq.settings.listeners import protocols_of
+from flintmq.settings.listeners import SecurityProtocol, protocols_of
 from flintmq.settings.references import has_file_reference, resolve_all
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
@@ -97,6 +99,8 @@ class Broker:
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._level = loaded.broker.flint_log_level
         self._telemetry: Telemetry | None = None
+        self._audit: AuditLog | None = None
+        self._audit_file: AuditFile | None = None
         self._log_dir: LogDir | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -120,6 +124,7 @@ class Broker:
         self._lock = lock_directory(self._path)
         # ORDER: before anything that may take long, so that health checks see why it does.
         telemetry = await self._start_telemetry()
+        self._open_audit_log()
         self._open_log_dir()
         await self._open_metadata()
         await self._create_authenticator()
@@ -158,6 +163,11 @@ class Broker:
         )
         await telemetry.start(optional=not self._owns_process)
         return telemetry
+
+    def _open_audit_log(self) -> None:
+        opened = open_audit_log(self._config, self._clock)
+        if opened is not None:
+            self._audit, self._audit_file = self._sources.audit = opened
 
     def _open_log_dir(self) -> None:
         self._log_dir = LogDir(
@@ -264,7 +274,11 @@ class Broker:
         config = self._config
         self._authorization = AuthorizationSource(self._executor)
         authorizer = self._authorization.create(
-            config, resolve_all(self._loaded.static), self._metadata, self._counters.denials
+            config,
+            resolve_all(self._loaded.static),
+            self._metadata,
+            self._counters.denials,
+            self._audit,
         )
         self._sources.authorizer = self._authorization.standard
         return Services(
@@ -294,6 +308,7 @@ class Broker:
             executor=self._executor,
             disk=self._disk,
             authorizer=authorizer,
+            audit=self._audit,
             counters=self._counters,
         )
 
@@ -310,6 +325,7 @@ class Broker:
             executor=self._executor,
             config=lambda: self._configs.broker,
             counters=self._counters.connections,
+            on_handshake=self._handshaken,
         )
         await self._server.start()
         self._configs.check = self._check_settings
@@ -365,6 +381,8 @@ class Broker:
     def _release(self) -> None:
         """Release what another broker on this directory, or the end of the process, would wait for."""
         self._executor.close()
+        if self._audit_file is not None:
+            self._audit_file.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -397,6 +415,14 @@ class Broker:
             self._level = config.flint_log_level
             logging.getLogger().setLevel(self._level)
 
+    def _handshaken(self, session: ClientSession, failure: str | None) -> None:
+        """A client has shown its certificate, or its TLS handshake failed."""
+        if session.security_protocol == SecurityProtocol.SSL.value:
+            counted = self._counters.authentications
+            (counted.succeeded if failure is None else counted.failed)["SSL"] += 1
+        if self._audit is not None:
+            self._audit.authentication(session, api="TLS", mechanism="SSL", failure=failure)
+
     def _fatal(self, error: BaseException) -> None:
         if self._telemetry is not None:
             self._sources.metadata_failure = str(error) or type(error).__name__
@@ -418,6 +444,8 @@ class Broker:
         self._maintenance.tick()
         self._groups.tick()
         self._authorization.tick()
+        if self._audit is not None:
+            self._audit.tick()
         now = self._loop.time()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
@@ -441,29 +469,3 @@ async def _ensure_sasl_secret(metadata: ClusterMetadata, random: bytes) -> None:
     if not metadata.image.sasl_secret:
         value = keys.SaslSecretValue(secret=random)
         await metadata.txn({keys.SASL_SECRET: 0}, {keys.SASL_SECRET: Put(keys.encode(value))})
-
-
-def lock_directory(path: str) -> int:
-    """Lock the data directory while the returned descriptor is open: two brokers on one would ruin it."""
-    os.makedirs(path, exist_ok=True)
-    fd = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise ConfigurationError(
-            f"{path} is in use by another broker. Stop it, or choose another folder with --data-dir."
-        ) from None
-    return fd
-
-
-def raise_descriptor_limit() -> int:
-    """Allow this process as many descriptors as the system does; return how many."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (ValueError, OSError):
-            pass
-    return soft

@@ -52,8 +52,8 @@ class ServerContext:
 
     __slots__ = (
         "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
-        "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
-        "unauthenticated", "unauthenticated_frame_size_max",
+        "frame_size_max", "in_flight_max", "loop", "on_closed", "on_handshake", "ordinary_frame_size_max",
+        "refusals", "unauthenticated", "unauthenticated_frame_size_max",
     )  # fmt: skip
 
     def __init__(
@@ -71,8 +71,11 @@ class ServerContext:
         unauthenticated_frame_size_max: int = GROWTH_MIN,
         counters: ConnectionCounters | None = None,
         config: Callable[[], BrokerConfig] = BrokerConfig,
+        on_handshake: Callable[[ClientSession, str | None], object] | None = None,
     ) -> None:
         self.loop = loop
+        self.on_handshake = on_handshake
+        """Called with None when a client has shown its certificate, and with the reason when a handshake failed."""
         self.dispatcher = dispatcher
         self.executor = executor
         self.budget = budget

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from flintmq import __version__
+from flintmq.app.audit_file import AuditFile
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.loop_delay import LoopDelay
 from flintmq.app.observability.process_metrics import ProcessMetrics, read_process
@@ -28,6 +29,7 @@ from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.audit import AuditLog
 from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
@@ -70,6 +72,7 @@ class MetricsSources:
     sessions: FetchSessions | None = None
     server: Server | None = None
     authorizer: StandardAuthorizer | None = None
+    audit: tuple[AuditLog, AuditFile] | None = None
     recovery_s: float | None = None
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -211,6 +214,10 @@ class MetricsCollector:
             out.add("flintmq_authorization_denials_total", count, operation)
         if self._parts.authorizer is not None:
             out.add("flintmq_acls", len(self._parts.authorizer))
+        if self._parts.audit is not None:
+            log, file = self._parts.audit
+            out.add("flintmq_audit_events_total", log.written)
+            out.add("flintmq_audit_events_left_out_total", log.left_out + file.lost)
         if server is None:
             return
         budget = server.budget

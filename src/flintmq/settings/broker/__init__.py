@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flintmq.settings.broker.audit import AuditConfig
 from flintmq.settings.broker.authentication import AuthenticationConfig
 from flintmq.settings.broker.authorization import STANDARD_AUTHORIZER, AuthorizationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
@@ -30,6 +31,7 @@ from flintmq.settings.tls import tls_fault
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
     ObservabilityConfig,
+    AuditConfig,
     AuthorizationConfig,
     AuthenticationConfig,
     TlsConfig,
