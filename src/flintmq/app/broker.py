@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from flintmq.app.audit_file import AuditFile, open_audit_log
 from flintmq.app.authorization import AuthorizationSource
+from flintmq.app.cluster_identity import ensure_cluster_id, ensure_sasl_secret
 from flintmq.app.compaction_process import CompactionProcess
+from flintmq.app.http_access import HttpAccess
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
@@ -28,19 +30,16 @@ from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
-from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.scram_credentials import ScramCredentials
-from flintmq.metadata.store import Put
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
-from flintmq.records.uuids import encode_uuid
 from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
@@ -49,6 +48,7 @@ from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
 from flintmq.settings.listeners import SecurityProtocol, protocols_of
 from flintmq.settings.references import has_file_reference, resolve_all
+from flintmq.settings.rest import rest_has_tls
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
@@ -57,6 +57,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
 _TICK_S = 1.0
+_CERTIFICATE_S = 5.0
 _DESCRIPTORS_RESERVED = 256
 _SECRET_BYTES = 32
 
@@ -105,6 +106,7 @@ class Broker:
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
+        self._certificate_due = 0.0
         self._checkpointing = False
         self.failed: asyncio.Event = asyncio.Event()
 
@@ -192,7 +194,7 @@ class Broker:
         )
         self._metadata = metadata = ClusterMetadata(store, on_fatal=self._fatal)
         await metadata.start()
-        await _ensure_cluster_id(metadata, self._random.bytes(16))
+        await ensure_cluster_id(metadata, self._random.bytes(16))
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
@@ -200,8 +202,10 @@ class Broker:
     async def _create_authenticator(self) -> None:
         """ORDER: before anything that may take long, so that a wrong setting is reported at once."""
         metadata, secret = self._metadata, self._random.bytes(_SECRET_BYTES)
-        if any(protocol.has_sasl for protocol in protocols_of(self._config).values()):
-            await _ensure_sasl_secret(metadata, secret)
+        if self._config.flint_rest_authentication or any(
+            protocol.has_sasl for protocol in protocols_of(self._config).values()
+        ):
+            await ensure_sasl_secret(metadata, secret)
             secret = metadata.image.sasl_secret
         self._scram_users = ScramUsers(lambda: metadata.image.scram, secret)
         self._sasl = SaslAuthenticator(
@@ -281,6 +285,14 @@ class Broker:
             self._audit,
         )
         self._sources.authorizer = self._authorization.standard
+        assert self._telemetry is not None
+        self._telemetry.access = HttpAccess(
+            lambda: self._configs.broker,
+            sasl=self._sasl,
+            authorization=authorizer,
+            mapping=self._telemetry.principal_mapping,
+            audit=self._audit,
+        )
         return Services(
             node_id=config.node_id,
             metadata=self._metadata,
@@ -350,6 +362,7 @@ class Broker:
         return (
             bool(config.flint_acl_file)
             or any(one.has_tls for one in protocols_of(config).values())
+            or rest_has_tls(config)
             or any(has_file_reference(text) for text in self._loaded.static.values())
         )
 
@@ -358,7 +371,7 @@ class Broker:
         self._authorization.reload()
         self._configs.refresh()
         self._apply_settings()
-        self._server.refresh_certificates()
+        self._refresh_certificates()
 
     async def stop(self) -> None:
         """Drain, flush, and write the clean-shutdown marker."""
@@ -399,12 +412,19 @@ class Broker:
     async def _check_settings(self, config: BrokerConfig) -> None:
         """Raise ConfigurationError for settings that listeners cannot be served with."""
         self._sasl.check(config)
+        assert self._telemetry is not None
+        await self._telemetry.check_settings(config)
         await self._server.check_settings(config)
+
+    def _refresh_certificates(self) -> None:
+        assert self._telemetry is not None
+        self._telemetry.refresh_certificate()
+        self._server.refresh_certificates()
 
     def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
-            self._server.refresh_certificates()
+            self._refresh_certificates()
         if delta.scram:
             self._scram_users.changed()
 
@@ -447,6 +467,9 @@ class Broker:
         if self._audit is not None:
             self._audit.tick()
         now = self._loop.time()
+        if self._telemetry is not None and now >= self._certificate_due:
+            self._certificate_due = now + _CERTIFICATE_S
+            self._telemetry.refresh_certificate()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
             self._checkpointed_at, self._checkpointing = now, True
@@ -457,15 +480,3 @@ class Broker:
         if error is not None:
             # An older checkpoint only means a longer scan after a crash.
             logger.error("the checkpoints could not be written: %s", error)
-
-
-async def _ensure_cluster_id(metadata: ClusterMetadata, random: bytes) -> None:
-    if not metadata.image.cluster_id:
-        value = keys.ClusterValue(id=encode_uuid(random))
-        await metadata.txn({keys.CLUSTER: 0}, {keys.CLUSTER: Put(keys.encode(value))})
-
-
-async def _ensure_sasl_secret(metadata: ClusterMetadata, random: bytes) -> None:
-    if not metadata.image.sasl_secret:
-        value = keys.SaslSecretValue(secret=random)
-        await metadata.txn({keys.SASL_SECRET: 0}, {keys.SASL_SECRET: Put(keys.encode(value))})

@@ -12,7 +12,7 @@ import platform
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from flintmq import __version__
 from flintmq.app.audit_file import AuditFile
@@ -35,6 +35,9 @@ from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery.log_loader import RecoveryReport
+
+if TYPE_CHECKING:
+    from flintmq.server.tls.certificates import Certificates
 
 T = TypeVar("T")
 
@@ -73,6 +76,7 @@ class MetricsSources:
     server: Server | None = None
     authorizer: StandardAuthorizer | None = None
     audit: tuple[AuditLog, AuditFile] | None = None
+    rest_certificates: Certificates | None = None
     recovery_s: float | None = None
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -218,6 +222,10 @@ class MetricsCollector:
             log, file = self._parts.audit
             out.add("flintmq_audit_events_total", log.written)
             out.add("flintmq_audit_events_left_out_total", log.left_out + file.lost)
+        if self._parts.rest_certificates is not None:
+            for listener, one in self._parts.rest_certificates.listeners.items():
+                expires_s = one.context.certificate.not_after
+                out.add("flintmq_certificate_expiry_timestamp_seconds", expires_s, listener)
         if server is None:
             return
         budget = server.budget
