@@ -26,6 +26,8 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 
 _BACKLOG = 16
 _ACCEPT_AGAIN_S = 0.1
+_SHUTDOWN_S = 1.0
+"""For a client to confirm the end of its TLS connection."""
 _EVICTABLE_S = 1.0
 """A connection that has waited for so long without a request gives way to a new one."""
 
@@ -141,7 +143,11 @@ class HttpServer:
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
             transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, sock, ssl=context, ssl_handshake_timeout=self._limits.head_s
+                lambda: protocol,
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=self._limits.head_s,
+                ssl_shutdown_timeout=_SHUTDOWN_S,
             )
         except (OSError, asyncio.CancelledError):
             # It does not speak TLS, does not accept the certificate, or is too slow.
@@ -171,8 +177,8 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         limits = self._limits
-        # To have drained is to have handed everything to the kernel.
-        writer.transport.set_write_buffer_limits(0)
+        # To have drained is to have handed everything to the kernel. Not 0 for TLS: uvloop would never resume.
+        writer.transport.set_write_buffer_limits(0 if self._tls is None else 1, 0)
         if len(self._serving) > limits.connections and not self._evict():
             await self._send(writer, plain_page(503, "too many connections"), keeps_alive=False)
             return

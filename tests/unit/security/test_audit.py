@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flintmq.broker.request import ClientSession
 from flintmq.security.audit import AuditEvent, AuditLog
 from flintmq.security.principal import Principal
@@ -16,6 +18,14 @@ class SteppedClock:
 
     def monotonic(self) -> float:
         return self.s
+
+
+def into(events: list[AuditEvent]) -> Callable[[AuditEvent], bool]:
+    def write(event: AuditEvent) -> bool:
+        events.append(event)
+        return True
+
+    return write
 
 
 def client() -> ClientSession:
@@ -38,7 +48,7 @@ def decision(log: AuditLog, name: str = "orders", *, allowed: bool = False) -> N
 
 def test_a_denial_says_all_there_is_to_say() -> None:
     events: list[AuditEvent] = []
-    decision(AuditLog(clock=SteppedClock(), write=lambda event: not events.append(event), rate_max=10))
+    decision(AuditLog(clock=SteppedClock(), write=into(events), rate_max=10))
     assert events == [
         {
             "time": 100_000,
@@ -61,7 +71,7 @@ def test_successful_authentications_and_changes_are_left_to_those_who_want_them(
     for logs_changes in (False, True):
         log = AuditLog(
             clock=SteppedClock(),
-            write=lambda event: not events.append(event),
+            write=into(events),
             rate_max=10,
             logs_changes=logs_changes,
         )
@@ -86,7 +96,7 @@ def test_events_beyond_the_rate_are_counted() -> None:
     events: list[AuditEvent] = []
     asked: list[str] = []
     clock = SteppedClock()
-    log = AuditLog(clock=clock, write=lambda event: not events.append(event), rate_max=3)
+    log = AuditLog(clock=clock, write=into(events), rate_max=3)
     for _ in range(10):
         log.authorization(
             client(),
@@ -113,7 +123,7 @@ def test_a_full_queue_is_counted_and_reported_when_there_is_room() -> None:
     events: list[AuditEvent] = []
     room = 0
     clock = SteppedClock()
-    log = AuditLog(clock=clock, write=lambda event: room > 0 and not events.append(event), rate_max=100)
+    log = AuditLog(clock=clock, write=lambda event: room > 0 and into(events)(event), rate_max=100)
     decision(log)
     decision(log)
     clock.s += 2
@@ -125,6 +135,6 @@ def test_a_full_queue_is_counted_and_reported_when_there_is_room() -> None:
 
 def test_names_of_clients_are_bounded() -> None:
     events: list[AuditEvent] = []
-    log = AuditLog(clock=SteppedClock(), write=lambda event: not events.append(event), rate_max=10)
+    log = AuditLog(clock=SteppedClock(), write=into(events), rate_max=10)
     decision(log, "x" * 30_000)
     assert len(str(events[0]["resource"])) == 512
