@@ -437,10 +437,11 @@ class Broker:
 
     def _handshaken(self, session: ClientSession, failure: str | None) -> None:
         """A client has shown its certificate, or its TLS handshake failed."""
-        if session.security_protocol == SecurityProtocol.SSL.value:
+        is_authentication = session.security_protocol == SecurityProtocol.SSL.value
+        if is_authentication:
             counted = self._counters.authentications
             (counted.succeeded if failure is None else counted.failed)["SSL"] += 1
-        if self._audit is not None:
+        if self._audit is not None and (is_authentication or failure is not None):
             self._audit.authentication(session, api="TLS", mechanism="SSL", failure=failure)
 
     def _fatal(self, error: BaseException) -> None:
