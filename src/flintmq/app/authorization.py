@@ -12,6 +12,7 @@ from flintmq.broker.authorization import Authorization
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.metadata.cluster_metadata import ClusterMetadata
+from flintmq.security.audit import AuditLog
 from flintmq.security.authorization.authorizer import Authorizer, StandardAuthorizer
 from flintmq.security.authorization.model import AclBinding, AclFilter
 from flintmq.security.authorization.stored_acls import StoredAcls
@@ -42,13 +43,14 @@ class AuthorizationSource:
         settings: Mapping[str, str],
         metadata: ClusterMetadata,
         denials: Counter[str],
+        audit: AuditLog | None = None,
     ) -> Authorization | None:
         """Return what decides about requests; None if everything is allowed."""
         name = config.authorizer_class_name
         if not name:
             return None
         if name != STANDARD_AUTHORIZER:
-            return Authorization(_load(name)(settings), metadata.image, denials)
+            return Authorization(_load(name)(settings), metadata.image, denials, audit=audit)
         self.standard = authorizer = StandardAuthorizer(
             super_users=[
                 parse_principal(one.strip()) for one in config.super_users.split(";") if one.strip()
@@ -58,8 +60,9 @@ class AuthorizationSource:
         if config.flint_acl_file:
             self._file = AclFile(os.path.abspath(config.flint_acl_file), authorizer, self._executor)
             self._file.load()
-            return Authorization(authorizer, metadata.image, denials, self._file)
-        return Authorization(authorizer, metadata.image, denials, StoredAcls(metadata, authorizer))
+            return Authorization(authorizer, metadata.image, denials, self._file, audit)
+        stored = StoredAcls(metadata, authorizer)
+        return Authorization(authorizer, metadata.image, denials, stored, audit)
 
     def tick(self) -> None:
         """Read an ACL file again if it has changed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
@@ -12,23 +11,26 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.app.audit_file import AuditFile, open_audit_log
 from flintmq.app.authorization import AuthorizationSource
+from flintmq.app.cluster_identity import ensure_cluster_id, ensure_sasl_secret
 from flintmq.app.compaction_process import CompactionProcess
+from flintmq.app.http_access import HttpAccess
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
+from flintmq.app.process import lock_directory, raise_descriptor_limit
 from flintmq.app.quotas import BrokerQuotas
 from flintmq.broker.dispatch import Dispatcher
 from flintmq.broker.endpoints import Endpoints
 from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.broker.request import ClientSession
 from flintmq.broker.services import Services
 from flintmq.coordinator.groups.coordinator import GroupCoordinator
 from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
 from flintmq.effects import Clock, Disk
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock, SystemRandom
-from flintmq.errors import ConfigurationError
-from flintmq.metadata import keys
 from flintmq.metadata.client_quotas import ClientQuotas
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
@@ -36,20 +38,20 @@ from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.local_store import LocalMetadataStore
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.scram_credentials import ScramCredentials
-from flintmq.metadata.store import Put
 from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
-from flintmq.records.uuids import encode_uuid
+from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
-from flintmq.settings.listeners import protocols_of
+from flintmq.settings.listeners import SecurityProtocol, protocols_of
 from flintmq.settings.references import has_file_reference, resolve_all
+from flintmq.settings.rest import rest_has_tls
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
@@ -58,6 +60,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
 _TICK_S = 1.0
+_CERTIFICATE_S = 5.0
 _DESCRIPTORS_RESERVED = 256
 _SECRET_BYTES = 32
 
@@ -100,10 +103,13 @@ class Broker:
         self._path = os.path.abspath(loaded.broker.log_dirs[0])
         self._level = loaded.broker.flint_log_level
         self._telemetry: Telemetry | None = None
+        self._audit: AuditLog | None = None
+        self._audit_file: AuditFile | None = None
         self._log_dir: LogDir | None = None
         self._lock: int | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._checkpointed_at = 0.0
+        self._certificate_due = 0.0
         self._checkpointing = False
         self.failed: asyncio.Event = asyncio.Event()
 
@@ -123,6 +129,7 @@ class Broker:
         self._lock = lock_directory(self._path)
         # ORDER: before anything that may take long, so that health checks see why it does.
         telemetry = await self._start_telemetry()
+        self._open_audit_log()
         self._open_log_dir()
         await self._open_metadata()
         await self._create_authenticator()
@@ -162,6 +169,11 @@ class Broker:
         await telemetry.start(optional=not self._owns_process)
         return telemetry
 
+    def _open_audit_log(self) -> None:
+        opened = open_audit_log(self._config, self._clock)
+        if opened is not None:
+            self._audit, self._audit_file = self._sources.audit = opened
+
     def _open_log_dir(self) -> None:
         self._log_dir = LogDir(
             self._path,
@@ -185,7 +197,7 @@ class Broker:
         )
         self._metadata = metadata = ClusterMetadata(store, on_fatal=self._fatal)
         await metadata.start()
-        await _ensure_cluster_id(metadata, self._random.bytes(16))
+        await ensure_cluster_id(metadata, self._random.bytes(16))
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
@@ -196,8 +208,10 @@ class Broker:
     async def _create_authenticator(self) -> None:
         """ORDER: before anything that may take long, so that a wrong setting is reported at once."""
         metadata, secret = self._metadata, self._random.bytes(_SECRET_BYTES)
-        if any(protocol.has_sasl for protocol in protocols_of(self._config).values()):
-            await _ensure_sasl_secret(metadata, secret)
+        if self._config.flint_rest_authentication or any(
+            protocol.has_sasl for protocol in protocols_of(self._config).values()
+        ):
+            await ensure_sasl_secret(metadata, secret)
             secret = metadata.image.sasl_secret
         self._scram_users = ScramUsers(lambda: metadata.image.scram, secret)
         self._tokens = DelegationTokens(
@@ -280,9 +294,21 @@ class Broker:
         config = self._config
         self._authorization = AuthorizationSource(self._executor)
         authorizer = self._authorization.create(
-            config, resolve_all(self._loaded.static), self._metadata, self._counters.denials
+            config,
+            resolve_all(self._loaded.static),
+            self._metadata,
+            self._counters.denials,
+            self._audit,
         )
         self._sources.authorizer = self._authorization.standard
+        assert self._telemetry is not None
+        self._telemetry.access = HttpAccess(
+            lambda: self._configs.broker,
+            sasl=self._sasl,
+            authorization=authorizer,
+            mapping=self._telemetry.principal_mapping,
+            audit=self._audit,
+        )
         return Services(
             node_id=config.node_id,
             metadata=self._metadata,
@@ -313,6 +339,7 @@ class Broker:
             executor=self._executor,
             disk=self._disk,
             authorizer=authorizer,
+            audit=self._audit,
             counters=self._counters,
         )
 
@@ -330,6 +357,7 @@ class Broker:
             config=lambda: self._configs.broker,
             counters=self._counters.connections,
             turned_away_s=self._quotas.turned_away_s,
+            on_handshake=self._handshaken,
         )
         await self._server.start()
         self._configs.check = self._check_settings
@@ -354,6 +382,7 @@ class Broker:
         return (
             bool(config.flint_acl_file)
             or any(one.has_tls for one in protocols_of(config).values())
+            or rest_has_tls(config)
             or any(has_file_reference(text) for text in self._loaded.static.values())
         )
 
@@ -362,7 +391,7 @@ class Broker:
         self._authorization.reload()
         self._configs.refresh()
         self._apply_settings()
-        self._server.refresh_certificates()
+        self._refresh_certificates()
 
     async def stop(self) -> None:
         """Drain, flush, and write the clean-shutdown marker."""
@@ -386,6 +415,8 @@ class Broker:
     def _release(self) -> None:
         """Release what another broker on this directory, or the end of the process, would wait for."""
         self._executor.close()
+        if self._audit_file is not None:
+            self._audit_file.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -402,12 +433,19 @@ class Broker:
     async def _check_settings(self, config: BrokerConfig) -> None:
         """Raise ConfigurationError for settings that listeners cannot be served with."""
         self._sasl.check(config)
+        assert self._telemetry is not None
+        await self._telemetry.check_settings(config)
         await self._server.check_settings(config)
+
+    def _refresh_certificates(self) -> None:
+        assert self._telemetry is not None
+        self._telemetry.refresh_certificate()
+        self._server.refresh_certificates()
 
     def _settings_changed(self, delta: ImageDelta) -> None:
         if delta.broker_configs:
             self._apply_settings()
-            self._server.refresh_certificates()
+            self._refresh_certificates()
         if delta.scram:
             self._scram_users.changed()
         if delta.quotas:
@@ -420,6 +458,15 @@ class Broker:
         if self._owns_process and config.flint_log_level != self._level:
             self._level = config.flint_log_level
             logging.getLogger().setLevel(self._level)
+
+    def _handshaken(self, session: ClientSession, failure: str | None) -> None:
+        """A client has shown its certificate, or its TLS handshake failed."""
+        is_authentication = session.security_protocol == SecurityProtocol.SSL.value
+        if is_authentication:
+            counted = self._counters.authentications
+            (counted.succeeded if failure is None else counted.failed)["SSL"] += 1
+        if self._audit is not None and (is_authentication or failure is not None):
+            self._audit.authentication(session, api="TLS", mechanism="SSL", failure=failure)
 
     def _fatal(self, error: BaseException) -> None:
         if self._telemetry is not None:
@@ -445,7 +492,12 @@ class Broker:
         self._authorization.tick()
         self._tokens.tick()
         self._sasl.tick()
+        if self._audit is not None:
+            self._audit.tick()
         now = self._loop.time()
+        if self._telemetry is not None and now >= self._certificate_due:
+            self._certificate_due = now + _CERTIFICATE_S
+            self._telemetry.refresh_certificate()
         due_s = self._configs.broker.log_flush_offset_checkpoint_interval_ms / 1000
         if not self._checkpointing and now - self._checkpointed_at >= due_s:
             self._checkpointed_at, self._checkpointing = now, True
@@ -456,41 +508,3 @@ class Broker:
         if error is not None:
             # An older checkpoint only means a longer scan after a crash.
             logger.error("the checkpoints could not be written: %s", error)
-
-
-async def _ensure_cluster_id(metadata: ClusterMetadata, random: bytes) -> None:
-    if not metadata.image.cluster_id:
-        value = keys.ClusterValue(id=encode_uuid(random))
-        await metadata.txn({keys.CLUSTER: 0}, {keys.CLUSTER: Put(keys.encode(value))})
-
-
-async def _ensure_sasl_secret(metadata: ClusterMetadata, random: bytes) -> None:
-    if not metadata.image.sasl_secret:
-        value = keys.SaslSecretValue(secret=random)
-        await metadata.txn({keys.SASL_SECRET: 0}, {keys.SASL_SECRET: Put(keys.encode(value))})
-
-
-def lock_directory(path: str) -> int:
-    """Lock the data directory while the returned descriptor is open: two brokers on one would ruin it."""
-    os.makedirs(path, exist_ok=True)
-    fd = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise ConfigurationError(
-            f"{path} is in use by another broker. Stop it, or choose another folder with --data-dir."
-        ) from None
-    return fd
-
-
-def raise_descriptor_limit() -> int:
-    """Allow this process as many descriptors as the system does; return how many."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (ValueError, OSError):
-            pass
-    return soft

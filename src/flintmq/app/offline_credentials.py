@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from flintmq.app.broker import lock_directory
+from flintmq.app.process import lock_directory
 from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.local_store import LocalMetadataStore

@@ -115,6 +115,10 @@ def reject_mechanism(
     session, sasl = request.session, services.sasl
     sasl.counters.failed[sasl.label(session.listener, mechanism)] += 1
     reason = f"it asked for the SASL mechanism {mechanism[:40]!r}, which is not enabled"
+    if services.audit is not None:
+        services.audit.authentication(
+            session, api=request.api.name, mechanism=mechanism[:40], failure="the mechanism is not enabled"
+        )
     request.connection.reject(request, encode_response(request, response), reason, sasl.failure_delay_s)
 
 
@@ -140,6 +144,8 @@ def _accept(request: Request, step: SaslStep, services: Services, accepted: Acce
     session.is_authenticated = True
     exchange.complete()
     sasl.counters.succeeded[exchange.mechanism] += 1
+    if services.audit is not None:
+        services.audit.authentication(session, api=request.api.name, mechanism=exchange.mechanism)
     # ORDER: the limits are lifted first, for `respond` may dispatch what was held back.
     request.connection.authenticated()
     request.respond(accepted(request, step.token, lifetime_ms or 0))
@@ -156,6 +162,10 @@ def _fail(request: Request, failure: SaslFailure, services: Services, refused: R
     exchange.fail()
     sasl.counters.failed[sasl.label(session.listener, exchange.mechanism)] += 1
     request.failed(ErrorCode.SASL_AUTHENTICATION_FAILED)
+    if services.audit is not None:
+        services.audit.authentication(
+            session, api=request.api.name, mechanism=exchange.mechanism, failure=str(failure)[:200]
+        )
     reason = f"its {exchange.words} by {exchange.mechanism} failed: {str(failure)[:200]}"
     request.connection.reject(request, refused(request, message), reason, sasl.failure_delay_s)
 
@@ -167,6 +177,10 @@ def _reject_illegal_state(request: Request, exchange: SaslExchange, services: Se
     sasl.counters.failed[sasl.label(request.session.listener, exchange.mechanism)] += 1
     request.failed(ErrorCode.ILLEGAL_SASL_STATE)
     words = f"Unexpected Kafka request of type {request.api.name} during SASL authentication."
+    if services.audit is not None:
+        services.audit.authentication(
+            request.session, api=request.api.name, mechanism=exchange.mechanism, failure=words
+        )
     buffers: ResponseBuffers = []
     response = messages.response_of(request.api.key)()
     if _is_served(request) and hasattr(response, "error_code"):

@@ -8,11 +8,13 @@ only cut to what the client may see.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.request import ClientSession, Request
 from flintmq.errors import RequestError
 from flintmq.metadata.image import ClusterImage
+from flintmq.security.audit import AuditLog
 from flintmq.security.authorization.acl_store import AclStore
 from flintmq.security.authorization.authorizer import Authorizer, SessionRights
 from flintmq.security.authorization.model import (
@@ -39,14 +41,22 @@ NOT_ASKED: Final = -(2**31)
 class Authorization:
     """Decides for sessions, which keep the decisions, and counts the denials."""
 
-    __slots__ = ("_authorizer", "_denials", "_image", "acls")
+    __slots__ = ("_audit", "_authorizer", "_denials", "_image", "acls", "audits_allowed")
 
     def __init__(
-        self, authorizer: Authorizer, image: ClusterImage, denials: Counter[str], acls: AclStore | None = None
+        self,
+        authorizer: Authorizer,
+        image: ClusterImage,
+        denials: Counter[str],
+        acls: AclStore | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._authorizer = authorizer
         self._image = image
         self._denials = denials
+        self._audit = audit
+        self.audits_allowed = audit is not None and audit.logs_allowed
+        """Whether allowed operations are logged; `allowed_topics` then wants to know of those on topics."""
         self.acls = acls
 
     def rights(self, session: ClientSession) -> SessionRights:
@@ -62,12 +72,14 @@ class Authorization:
         return self.rights(session).operations(self._authorizer, resource, name)
 
     def allows(
-        self, session: ClientSession, operation: AclOperation, resource: AclResource, name: str
+        self, session: ClientSession, operation: AclOperation, resource: AclResource, name: str, api: str = ""
     ) -> bool:
-        """Decide about a resource that the client named."""
+        """Decide about a resource that the client named with a request to `api`."""
         if self.operations(session, resource, name) >> operation & 1:
+            if self.audits_allowed:
+                self._log(session, operation, resource, name, api, allowed=True)
             return True
-        self.denied(operation)
+        self.denied(operation, session, resource, name, api)
         return False
 
     def allows_somewhere(
@@ -92,9 +104,84 @@ class Authorization:
         rights.remember_topic(topic, operations)
         return operations
 
-    def denied(self, operation: AclOperation) -> None:
-        """Count a denial."""
+    def denied(
+        self,
+        operation: AclOperation,
+        session: ClientSession | None = None,
+        resource: AclResource = AclResource.TOPIC,
+        name: str | bytes = "",
+        api: str = "",
+    ) -> None:
+        """Count a denial, and log it for the session. The name of a topic may be its id."""
         self._denials[operation.name] += 1
+        if self._audit is not None and session is not None:
+            self._log(session, operation, resource, name, api, allowed=False)
+
+    def allowed_topics(
+        self,
+        session: ClientSession,
+        operation: AclOperation,
+        topics: Iterable[str | bytes],
+        denied: Container[str | bytes] | None,
+        api: str,
+    ) -> None:
+        """Log an allowed operation on topics, but for those that were denied. For `audits_allowed`."""
+        for topic in topics:
+            if denied is None or topic not in denied:
+                self._log(session, operation, AclResource.TOPIC, topic, api, allowed=True)
+
+    def _log(
+        self,
+        session: ClientSession,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str | bytes,
+        api: str,
+        *,
+        allowed: bool,
+    ) -> None:
+        audit = self._audit
+        assert audit is not None
+        if not isinstance(name, str):
+            known = self._image.topics_by_id.get(name)
+            name = known.name if known is not None else bytes(name).hex()
+        reason = _Reason(self._authorizer, self.rights(session), resource, name, operation)
+        audit.authorization(
+            session,
+            api=api,
+            operation=operation.name,
+            resource_type=resource.name,
+            resource=name,
+            allowed=allowed,
+            why=reason.words,
+        )
+
+
+class _Reason:
+    """Why an authorizer decided as it did, found out only if the event is written."""
+
+    __slots__ = ("_authorizer", "_name", "_operation", "_resource", "_rights")
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        rights: SessionRights,
+        resource: AclResource,
+        name: str,
+        operation: AclOperation,
+    ) -> None:
+        self._authorizer = authorizer
+        self._rights = rights
+        self._resource = resource
+        self._name = name
+        self._operation = operation
+
+    def words(self) -> str:
+        explain = getattr(self._authorizer, "explain", None)
+        if explain is None:
+            return f"decided by {type(self._authorizer).__name__}"
+        rights = self._rights
+        return str(explain(rights.principal, rights.host, self._resource, self._name, self._operation))
 
 
 def is_allowed(
@@ -102,7 +189,9 @@ def is_allowed(
 ) -> bool:
     """Decide about a resource that the client named."""
     authorizer = services.authorizer
-    return authorizer is None or authorizer.allows(request.session, operation, resource, name)
+    return authorizer is None or authorizer.allows(
+        request.session, operation, resource, name, request.api.name
+    )
 
 
 def is_cluster_allowed(
@@ -114,7 +203,7 @@ def is_cluster_allowed(
         return True
     if not counted:
         return bool(authorizer.operations(request.session, _CLUSTER, CLUSTER_NAME) >> operation & 1)
-    return authorizer.allows(request.session, operation, _CLUSTER, CLUSTER_NAME)
+    return authorizer.allows(request.session, operation, _CLUSTER, CLUSTER_NAME, request.api.name)
 
 
 def is_visible(

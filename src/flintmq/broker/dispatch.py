@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
 from flintmq.broker.apis import APIS, Api, served
+from flintmq.broker.audited_changes import audited
 from flintmq.broker.authentication import admit, take_bare_token
 from flintmq.broker.request import Request, ResponseChannel
 from flintmq.broker.responses import encode_response, reason_of
@@ -53,8 +54,12 @@ class Dispatcher:
         self._now = now = services.clock.monotonic
         self._limited_clients = services.limited_clients
         counters = services.counters.apis
+        audit = services.audit
         self._served = {
-            api.key: _ServedApi(api, counters.setdefault(api.name, ApiCounters(now)))
+            api.key: _ServedApi(
+                api if audit is None else audited(api, audit),
+                counters.setdefault(api.name, ApiCounters(now)),
+            )
             for api in served(APIS, services.configs.broker)
         }
         self._tasks: set[asyncio.Task[None]] = set()

@@ -21,6 +21,7 @@ from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.security.quotas.client_quotas import LimitedClients
@@ -54,6 +55,8 @@ class Services:
     disk: Disk
     authorizer: Authorization | None = None
     """None if everything is allowed (`authorizer.class.name` is empty)."""
+    audit: AuditLog | None = None
+    """None without `flint.audit.log.file`."""
     counters: Counters = field(default_factory=Counters)
     parked_fetches: ParkedFetchLimit = field(default_factory=ParkedFetchLimit)
     batch_validation: SerialExecutor = field(default_factory=SerialExecutor)

@@ -7,7 +7,7 @@ checked for its form and passed over. This module knows no page.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 _METHOD = re.compile(rb"[A-Z]{1,16}")
@@ -16,6 +16,8 @@ _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00\r\n]*?)[ \t]
 REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -39,6 +41,8 @@ class HttpRequest:
     method: str
     path: str
     keeps_alive: bool
+    authorization: str | None = field(default=None, repr=False)
+    """The field of that name: credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,12 @@ class Page:
     body: bytes
     content_type: str
     status: int = 200
+    fields: tuple[tuple[str, str], ...] = ()
+    """Further header fields."""
+
+
+def plain_page(status: int, words: str, *fields: tuple[str, str]) -> Page:
+    return Page(words.encode() + b"\n", "text/plain; charset=utf-8", status, fields)
 
 
 def parse_head(head: bytes) -> HttpRequest:
@@ -58,16 +68,26 @@ def parse_head(head: bytes) -> HttpRequest:
     if version not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise BadRequest(505, "HTTP/1.0 and HTTP/1.1 are spoken here")
     fields: dict[bytes, bytes] = {}
+    authorization: str | None = None
     for line in lines:
         match = _FIELD.fullmatch(line)
         if match is None:
             raise BadRequest(400, "a header field that is none")
-        fields[match[1].lower()] = match[2].lower()
+        name = match[1].lower()
+        if name == b"authorization":
+            if authorization is not None:
+                raise BadRequest(400, "the field Authorization is given twice")
+            authorization = match[2].decode("latin-1")
+            continue
+        fields[name] = match[2].lower()
     # A body would be the next request's beginning; nothing here takes one, so the connection ends instead.
     has_body = b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0"
     connection = fields.get(b"connection", b"keep-alive" if version == b"HTTP/1.1" else b"close")
     return HttpRequest(
-        method.decode(), _path_of(target), keeps_alive=b"close" not in connection and not has_body
+        method.decode(),
+        _path_of(target),
+        keeps_alive=b"close" not in connection and not has_body,
+        authorization=authorization,
     )
 
 
@@ -89,6 +109,7 @@ def response_head(page: Page, *, keeps_alive: bool) -> bytes:
         "X-Content-Type-Options: nosniff",
         f"Connection: {'keep-alive' if keeps_alive else 'close'}",
     ]
+    lines += [f"{name}: {value}" for name, value in page.fields]
     if page.status == 405:
         lines.append("Allow: GET, HEAD")
     return "\r\n".join([*lines, "", ""]).encode("ascii")

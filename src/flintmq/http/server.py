@@ -11,11 +11,13 @@ import errno
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from flintmq.errors import ConfigurationError
-from flintmq.http.request import BadRequest, HttpRequest, Page, parse_head, response_head
+from flintmq.http.request import BadRequest, HttpRequest, Page, parse_head, plain_page, response_head
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,22 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 """Pages by their paths."""
 
 _BACKLOG = 16
+_ACCEPT_AGAIN_S = 0.1
+_SHUTDOWN_S = 1.0
+"""For a client to confirm the end of its TLS connection."""
+_EVICTABLE_S = 1.0
+"""A connection that has waited for so long without a request gives way to a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPeer:
+    host: str
+    certificate: bytes | None = None
+    """The certificate of the client, verified by TLS, in DER."""
+
+
+Guard = Callable[[HttpRequest, HttpPeer], Awaitable[Page | None]]
+"""Returns None if a request gets its page, else what it is answered with. Also asked for unknown paths."""
 
 
 class PortTaken(ConfigurationError):
@@ -46,10 +64,23 @@ def json_page(value: object, status: int = 200) -> Page:
 
 
 class HttpServer:
-    def __init__(self, pages: Pages, limits: HttpLimits | None = None) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        limits: HttpLimits | None = None,
+        *,
+        guard: Guard | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """`tls` returns the context for the next connection; None serves plain HTTP."""
         self._pages = pages
+        self._guard = guard
+        self._tls = tls
+        self._waiting: dict[asyncio.Task[None], float] = {}
+        """Connections between two requests, and since when; the longest first."""
         self._limits = limits or HttpLimits()
         self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.host = ""
         self.port = 0
@@ -62,25 +93,74 @@ class HttpServer:
     async def start_on(self, sock: socket.socket) -> None:
         """Listen on a socket that `bind` has made."""
         self.host, self.port = sock.getsockname()[:2]
-        self._server = await asyncio.start_server(self._accept, sock=sock, limit=self._limits.head_bytes)
+        if self._tls is None:
+            self._server = await asyncio.start_server(
+                self._connected, sock=sock, limit=self._limits.head_bytes
+            )
+        else:
+            self._accepting = asyncio.ensure_future(self._accept_tls(sock, self._tls))
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
         serving = list(self._serving)
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
 
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.ensure_future(self._accept(reader, writer)))
+
+    async def _accept_tls(self, sock: socket.socket, tls: Callable[[], ssl.SSLContext]) -> None:
+        """Accept connections, which count from before their handshakes."""
+        loop = asyncio.get_running_loop()
+        with sock:
+            sock.setblocking(False)
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(sock)
+                except OSError as error:
+                    logger.warning("a connection to the HTTP port could not be accepted: %s", error)
+                    await asyncio.sleep(_ACCEPT_AGAIN_S)
+                    continue
+                if len(self._serving) >= self._limits.connections and not self._evict():
+                    accepted.close()
+                    continue
+                self._serving.add(asyncio.ensure_future(self._shake_hands(accepted, tls())))
+
+    async def _shake_hands(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        reader = asyncio.StreamReader(self._limits.head_bytes)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=self._limits.head_s,
+                ssl_shutdown_timeout=_SHUTDOWN_S,
+            )
+        except (OSError, asyncio.CancelledError):
+            # It does not speak TLS, does not accept the certificate, or is too slow.
+            sock.close()
+            self._serving.discard(task)
+            return
+        # A cast: uvloop's transports are no subclasses of asyncio's.
+        writer = asyncio.StreamWriter(cast(asyncio.WriteTransport, transport), protocol, reader, loop)
+        await self._accept(reader, writer)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -89,6 +169,7 @@ class HttpServer:
             pass  # the server stops: this task has no one else who awaits it
         finally:
             self._serving.discard(task)
+            self._waiting.pop(task, None)
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()  # a client that takes nothing must not keep its buffer here
             else:
@@ -96,40 +177,70 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         limits = self._limits
-        # To have drained is to have handed everything to the kernel.
-        writer.transport.set_write_buffer_limits(0)
-        if len(self._serving) > limits.connections:
-            await self._send(writer, _plain(503, "too many connections"), keeps_alive=False)
+        # To have drained is to have handed everything to the kernel. Not 0 for TLS: uvloop would never resume.
+        writer.transport.set_write_buffer_limits(0 if self._tls is None else 1, 0)
+        if len(self._serving) > limits.connections and not self._evict():
+            await self._send(writer, plain_page(503, "too many connections"), keeps_alive=False)
             return
+        peer = _peer(writer)
         patience_s = limits.head_s
         keeps_alive = True
         while keeps_alive:
             try:
-                async with asyncio.timeout(patience_s):
-                    head = await reader.readuntil(b"\r\n\r\n")
+                head = await self._read_head(reader, patience_s)
                 request = parse_head(head)
             except asyncio.LimitOverrunError:
-                await self._send(writer, _plain(431, "the head is too long"), keeps_alive=False)
+                await self._send(writer, plain_page(431, "the head is too long"), keeps_alive=False)
                 return
             except BadRequest as error:
-                await self._send(writer, _plain(error.status, str(error)), keeps_alive=False)
+                await self._send(writer, plain_page(error.status, str(error)), keeps_alive=False)
                 return
             keeps_alive = request.keeps_alive
-            page = await self._page(request)
+            page = await self._page(request, peer)
+            # Whoever guesses passwords connects again for each.
+            keeps_alive = keeps_alive and page.status != 401
             await self._send(writer, page, keeps_alive=keeps_alive, head_only=request.method == "HEAD")
             patience_s = limits.idle_s
 
-    async def _page(self, request: HttpRequest) -> Page:
+    async def _read_head(self, reader: asyncio.StreamReader, patience_s: float) -> bytes:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(patience_s):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            self._waiting.pop(task, None)
+
+    def _evict(self) -> bool:
+        """Close the connection that has waited longest for a request, if it has waited for a while."""
+        for task, since in self._waiting.items():
+            if asyncio.get_running_loop().time() - since < _EVICTABLE_S:
+                return False
+            del self._waiting[task]
+            task.cancel()
+            return True
+        return False
+
+    async def _page(self, request: HttpRequest, peer: HttpPeer) -> Page:
+        if self._guard is not None:
+            try:
+                refusal = await self._guard(request, peer)
+            except Exception:
+                logger.exception("whether the page %s may be read could not be decided", request.path)
+                return plain_page(500, "the request could not be judged; see the log")
+            if refusal is not None:
+                return refusal
         make = self._pages.get(request.path)
         if make is None:
-            return _plain(404, f"there is no such page; there are {', '.join(sorted(self._pages))}")
+            return plain_page(404, f"there is no such page; there are {', '.join(sorted(self._pages))}")
         if request.method not in ("GET", "HEAD"):
-            return _plain(405, "pages can only be read")
+            return plain_page(405, "pages can only be read")
         try:
             return await make()
         except Exception:
             logger.exception("the page %s could not be made", request.path)
-            return _plain(500, "the page could not be made; see the log")
+            return plain_page(500, "the page could not be made; see the log")
 
     async def _send(
         self, writer: asyncio.StreamWriter, page: Page, *, keeps_alive: bool, head_only: bool = False
@@ -139,8 +250,12 @@ class HttpServer:
             await writer.drain()
 
 
-def _plain(status: int, words: str) -> Page:
-    return Page(words.encode() + b"\n", "text/plain; charset=utf-8", status)
+def _peer(writer: asyncio.StreamWriter) -> HttpPeer:
+    name = writer.get_extra_info("peername")
+    tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+    return HttpPeer(
+        str(name[0]) if name else "?", tls.getpeercert(binary_form=True) if tls is not None else None
+    )
 
 
 def bind(

@@ -77,13 +77,15 @@ _CONNECTIONS = (
     Metric(
         "flintmq_authentications_total",
         _COUNTER,
-        "Authentications and re-authentications that succeeded, by SASL mechanism.",
+        "Authentications and re-authentications that succeeded, by SASL mechanism; `SSL` is a client certificate, "
+        "`HTTP` a request to the HTTP port.",
         ("mechanism",),
     ),
     Metric(
         "flintmq_authentication_failures_total",
         _COUNTER,
-        "Authentications that failed, by SASL mechanism; `other` is one that is not enabled.",
+        "Authentications that failed, by SASL mechanism; `other` is one that is not enabled, `SSL` a failed "
+        "handshake of a listener with TLS alone, `HTTP` a request to the HTTP port.",
         ("mechanism",),
     ),
     Metric(
@@ -122,6 +124,12 @@ _CONNECTIONS = (
         ("operation",),
     ),
     Metric("flintmq_acls", _GAUGE, "ACLs in force; absent without an authorizer that has ACLs."),
+    Metric("flintmq_audit_events_total", _COUNTER, "Events of the audit log; absent without one."),
+    Metric(
+        "flintmq_audit_events_left_out_total",
+        _COUNTER,
+        "Events that the audit log lacks: more than flint.audit.log.rate.max per second, or the disk failed.",
+    ),
     Metric(
         "flintmq_client_connections",
         _GAUGE,

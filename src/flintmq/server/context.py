@@ -17,7 +17,7 @@ from flintmq.server.unauthenticated import UnauthenticatedConnections
 from flintmq.settings import BrokerConfig
 
 if TYPE_CHECKING:
-    from flintmq.broker.request import Request
+    from flintmq.broker.request import ClientSession, Request
     from flintmq.server.connection import Connection
 
 logger: Final = logging.getLogger("flintmq.server.connection")
@@ -37,8 +37,8 @@ class ServerContext:
 
     __slots__ = (
         "admits", "backlog", "budget", "buffer", "connections", "counters", "dispatcher", "draining", "executor",
-        "frame_size_max", "in_flight_max", "loop", "on_closed", "ordinary_frame_size_max", "refusals",
-        "throttled", "turned_away", "turned_away_s", "unauthenticated", "unauthenticated_frame_size_max",
+        "frame_size_max", "in_flight_max", "loop", "on_closed", "on_handshake", "ordinary_frame_size_max",
+        "refusals", "throttled", "turned_away", "turned_away_s", "unauthenticated", "unauthenticated_frame_size_max",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +57,11 @@ class ServerContext:
         unauthenticated_frame_size_max: int = GROWTH_MIN,
         counters: ConnectionCounters | None = None,
         config: Callable[[], BrokerConfig] = BrokerConfig,
+        on_handshake: Callable[[ClientSession, str | None], object] | None = None,
     ) -> None:
         self.loop = loop
+        self.on_handshake = on_handshake
+        """Called with None when a client has shown its certificate, and with the reason when a handshake failed."""
         self.dispatcher = dispatcher
         self.executor = executor
         self.budget = budget

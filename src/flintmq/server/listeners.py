@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from flintmq.broker.request import ClientSession
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
@@ -63,6 +64,7 @@ class Server:
         counters: ConnectionCounters | None = None,
         turned_away_s: Callable[[Connection], float] | None = None,
         sweep_limits: SweepLimits | None = None,
+        on_handshake: Callable[[ClientSession, str | None], object] | None = None,
     ) -> None:
         settings = config()
         self._sweep_limits = sweep_limits or SweepLimits()
@@ -89,6 +91,7 @@ class Server:
             unauthenticated_frame_size_max=settings.sasl_server_max_receive_size,
             counters=counters,
             config=config,
+            on_handshake=on_handshake,
         )
         self._executor = executor
         self._certificates: Certificates | None = None

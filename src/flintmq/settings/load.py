@@ -36,6 +36,7 @@ from flintmq.settings.names import (
 )
 from flintmq.settings.references import has_reference, resolve_references
 from flintmq.settings.resolve import BrokerValues, overlay, parse_broker_config
+from flintmq.settings.rest import REST_LISTENER
 
 
 class SettingOrigin(Enum):
@@ -131,7 +132,7 @@ def _overrides(
         split, declared = split_override(name), broker_setting(name)
         if split is None or declared is None:
             continue
-        if split[0] not in names:
+        if split[0] not in names and split[0] != REST_LISTENER:
             raise ConfigurationError(
                 f"{locations[name].location}: there is no listener {split[0]}; `listeners` has {', '.join(names)}"
             )

@@ -96,7 +96,8 @@ def tls_settings(config: BrokerConfig, listener: str) -> TlsSettings:
         value = listener_setting(config, listener, name)
         return None if value is None or value == "" else str(value)
 
-    protocol = protocols_of(config)[listener]
+    # The HTTP port is not among the listeners.
+    protocol = protocols_of(config).get(listener, SecurityProtocol.SSL)
     client_auth = (
         config.listener_overrides.get((listener, "ssl.client.auth"), "none")
         if protocol is SecurityProtocol.SASL_SSL
@@ -133,13 +134,19 @@ def tls_fault(config: BrokerConfig) -> str | None:
     """What keeps a listener with TLS from starting, as far as the settings alone tell, or None."""
     for listener, protocol in protocols_of(config).items():
         if protocol.has_tls:
-            fault = _fault(tls_settings(config, listener))
+            fault = store_fault(tls_settings(config, listener))
             if fault is not None:
                 return f"listener {listener}: {fault}"
     return None
 
 
-def _fault(settings: TlsSettings) -> str | None:
+def tls_listeners(config: BrokerConfig) -> list[str]:
+    """Return the names of the listeners with TLS."""
+    return [name for name, protocol in protocols_of(config).items() if protocol.has_tls]
+
+
+def store_fault(settings: TlsSettings) -> str | None:
+    """What is wrong with the settings of one listener, or None."""
     keystore, truststore = settings.keystore, settings.truststore
     if not keystore.is_set:
         return (

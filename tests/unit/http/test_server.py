@@ -216,3 +216,19 @@ def test_the_address_is_told_as_a_browser_wants_it(host: str, url: str) -> None:
             await server.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_idles_gives_way_to_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.http.server._EVICTABLE_S", 0.0)
+
+    async def scenario(server: HttpServer, connect: Connect) -> None:
+        first, _ = await connect()
+        _, second = await connect()
+        second.write(b"GET / HTTP/1.1\r\n\r\n")
+        third, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        status, _, _ = await answer(third)
+        assert status == 200
+        assert await first.read() == b""
+
+    run(scenario, HttpLimits(connections=2, head_s=30.0, idle_s=30.0))

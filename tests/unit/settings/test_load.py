@@ -152,7 +152,8 @@ def test_short_names_of_b10_in_the_environment() -> None:
 
 
 def test_short_names_of_the_http_listener_and_the_profile() -> None:
-    loaded = load(file=yaml("rest_port: 8080\nrest_host: 0.0.0.0"), environ={"PROFILE": "true"})
+    opened = "rest_port: 8080\nrest_host: 0.0.0.0\nflint.rest.allow.unauthenticated: true"
+    loaded = load(file=yaml(opened), environ={"PROFILE": "true"})
     broker = loaded.broker
     assert (broker.flint_rest_host, broker.flint_rest_port, broker.flint_profile) == ("0.0.0.0", 8080, True)
     assert load(environ={"FLINTMQ_REST_HOST": "::1"}).broker.flint_rest_host == "::1"

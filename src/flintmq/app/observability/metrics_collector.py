@@ -12,9 +12,10 @@ import platform
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from flintmq import __version__
+from flintmq.app.audit_file import AuditFile
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.loop_delay import LoopDelay
 from flintmq.app.observability.process_metrics import ProcessMetrics, read_process
@@ -29,11 +30,15 @@ from flintmq.metrics import BY_NAME, Counters, Exposition
 from flintmq.metrics.exposition import label_text
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.security.audit import AuditLog
 from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig
 from flintmq.storage.recovery.log_loader import RecoveryReport
+
+if TYPE_CHECKING:
+    from flintmq.server.tls.certificates import Certificates
 
 T = TypeVar("T")
 
@@ -71,6 +76,8 @@ class MetricsSources:
     sessions: FetchSessions | None = None
     server: Server | None = None
     authorizer: StandardAuthorizer | None = None
+    audit: tuple[AuditLog, AuditFile] | None = None
+    rest_certificates: Certificates | None = None
     recovery_s: float | None = None
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -218,6 +225,14 @@ class MetricsCollector:
             out.add("flintmq_authorization_denials_total", count, operation)
         if self._parts.authorizer is not None:
             out.add("flintmq_acls", len(self._parts.authorizer))
+        if self._parts.audit is not None:
+            log, file = self._parts.audit
+            out.add("flintmq_audit_events_total", log.written)
+            out.add("flintmq_audit_events_left_out_total", log.left_out + file.lost)
+        if self._parts.rest_certificates is not None:
+            for listener, one in self._parts.rest_certificates.listeners.items():
+                expires_s = one.context.certificate.not_after
+                out.add("flintmq_certificate_expiry_timestamp_seconds", expires_s, listener)
         if server is None:
             return
         out.add("flintmq_throttled_connections", server.throttled)

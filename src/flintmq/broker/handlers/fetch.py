@@ -23,7 +23,7 @@ from flintmq.partitions.leadership import end_of_epoch, led_partition
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
 from flintmq.protocol.messages import FetchRequest
-from flintmq.security.authorization.model import AclOperation, operation_bits
+from flintmq.security.authorization.model import AclOperation, AclResource, operation_bits
 from flintmq.storage import reader
 from flintmq.storage.log import Log
 from flintmq.storage.segment import FileRange
@@ -136,10 +136,17 @@ class _Fetch:
                 continue
             last = topic
             if not authorizer.topic_operations(rights, topic) & _MAY_READ:
-                authorizer.denied(AclOperation.READ)
+                authorizer.denied(
+                    AclOperation.READ, self._request.session, AclResource.TOPIC, topic, self._request.api.name
+                )
                 if denied is None:
                     denied = set()
                 denied.add(topic)
+        if authorizer.audits_allowed:
+            topics = dict.fromkeys([one.topic for one in wanted])
+            authorizer.allowed_topics(
+                self._request.session, AclOperation.READ, topics, denied, self._request.api.name
+            )
         return denied
 
     def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> FetchedPartition:

@@ -76,7 +76,9 @@ def _denied_topics(
     if (
         name is not None
         and _is_transactional(message)
-        and not authorizer.allows(request.session, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name)
+        and not authorizer.allows(
+            request.session, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name, request.api.name
+        )
     ):
         return dict.fromkeys(
             [topic for topic, _ in message.topics], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -86,10 +88,13 @@ def _denied_topics(
     for topic, _ in message.topics:
         if authorizer.topic_operations(rights, topic) & _MAY_WRITE:
             continue
-        authorizer.denied(AclOperation.WRITE)
+        authorizer.denied(AclOperation.WRITE, request.session, AclResource.TOPIC, topic, request.api.name)
         if denied is None:
             denied = {}
         denied[topic] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if authorizer.audits_allowed:
+        topics = [topic for topic, _ in message.topics]
+        authorizer.allowed_topics(request.session, AclOperation.WRITE, topics, denied, request.api.name)
     return denied
 
 

@@ -30,8 +30,10 @@ from flintmq.security.authentication.scram_users import ScramUsers
 from flintmq.security.authentication.users_file import UsersFile
 from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.settings import BrokerConfig
+from flintmq.settings.broker.rest import BASIC, BEARER
 from flintmq.settings.jaas import jaas_users, parse_jaas
 from flintmq.settings.listeners import listener_setting, protocols_of
+from flintmq.settings.rest import REST_LISTENER
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class SaslAuthenticator:
         self._factories: dict[str, MechanismFactory] = {}
         self._endpoints: dict[EndpointSettings, KeyEndpoint] = {}
         """They outlive changes of settings, none of which can add another."""
-        self._scram_users = scram_users
+        self.scram_users = scram_users
         self._tokens = tokens
         self._secret = secret
         self._clock = clock
@@ -73,9 +75,23 @@ class SaslAuthenticator:
     def check(self, config: BrokerConfig | None = None) -> None:
         """Build everything now; ConfigurationError says which setting is wrong. For the start, and for changes."""
         config = config or self._config()
-        for listener, protocol in protocols_of(config).items():
-            if protocol.has_sasl:
-                self._build(config, listener)
+        names = [name for name, protocol in protocols_of(config).items() if protocol.has_sasl]
+        if config.flint_rest_port >= 0 and {BASIC, BEARER} & set(config.flint_rest_authentication):
+            names.append(REST_LISTENER)
+        for listener in names:
+            self._build(config, listener)
+        if REST_LISTENER in names:
+            self._check_rest(config)
+
+    def _check_rest(self, config: BrokerConfig) -> None:
+        """Raise ConfigurationError if a way to authenticate over HTTP has nothing to verify it with."""
+        enabled = set(listener_setting(config, REST_LISTENER, "sasl.enabled.mechanisms"))
+        for method, needed in ((BASIC, (PLAIN, *scram.MECHANISM_NAMES)), (BEARER, (OAUTHBEARER,))):
+            if method in config.flint_rest_authentication and not enabled & set(needed):
+                raise ConfigurationError(
+                    f"flint.rest.authentication={method} needs {' or '.join(needed)}; add it to "
+                    "listener.name.rest.sasl.enabled.mechanisms"
+                )
 
     @property
     def failure_delay_s(self) -> float:
@@ -132,7 +148,7 @@ class SaslAuthenticator:
             return PlainMechanism(self._plain_users(config, listener))
         if name in scram.MECHANISM_NAMES:
             return ScramServerMechanism(
-                ScramMechanism(name), self._scram_users, self._tokens, self._random.bytes
+                ScramMechanism(name), self.scram_users, self._tokens, self._random.bytes
             )
         if name == OAUTHBEARER:
             return self._oauthbearer(config, listener)
@@ -144,7 +160,8 @@ class SaslAuthenticator:
                 f"{', '.join(BUILT_IN)}, and plug-ins (flintmq.authenticators).{hint}"
             )
         self._factories[name] = factory
-        protocol = protocols_of(config)[listener].value
+        protocols = protocols_of(config)
+        protocol = protocols[listener].value if listener in protocols else config.flint_rest_security_protocol
         text = config.listener_overrides.get((listener, f"{name.lower()}.sasl.jaas.config"))
         options = parse_jaas(text)[0].options if text else {}
         try:

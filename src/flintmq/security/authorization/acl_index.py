@@ -147,6 +147,36 @@ class AclIndex:
                     denied |= found[1]
         return allowed & ~denied & EVERY_OPERATION
 
+    def has_acls(self, resource: AclResource, name: str) -> bool:
+        return bool(self._resources[resource].matching(name))
+
+    def deciding(
+        self, principal: str, host: str, resource: AclResource, name: str, operation: AclOperation
+    ) -> AclBinding | None:
+        """Return the ACL that decides: one that denies, else one that allows; None if there is neither.
+
+        Slower than `operations`, and only for explanations. The host is in its canonical form.
+        """
+        patterns = self._resources[resource]
+        named = [
+            (AclPattern.LITERAL, one, patterns.literal.get(one)) for one in dict.fromkeys((name, WILDCARD))
+        ]
+        prefixes = [name[:length] for length in patterns.lengths if length <= len(name)]
+        named += [(AclPattern.PREFIXED, one, patterns.prefixed.get(one)) for one in prefixes]
+        clients = [(who, where) for who in (principal, WILDCARD_PRINCIPAL) for where in (host, WILDCARD)]
+        allowing: AclBinding | None = None
+        for pattern, pattern_name, rules in named:
+            for client in clients:
+                for listed, permission in rules.acls.get(client, ()) if rules is not None else ():
+                    bits = denied_bits(listed) if permission is _DENY else allowed_bits(listed)
+                    if not bits >> operation & 1:
+                        continue
+                    acl = AclBinding(resource, pattern_name, pattern, *client, listed, permission)
+                    if permission is _DENY:
+                        return acl
+                    allowing = allowing or acl
+        return allowing
+
     def allows_somewhere(
         self, principal: str, host: str, resource: AclResource, operation: AclOperation
     ) -> bool:

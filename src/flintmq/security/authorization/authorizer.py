@@ -42,6 +42,8 @@ class Authorizer(Protocol):
         """Return whether the operation is allowed on some resource of the type, whichever it is."""
         ...
 
+    # An authorizer may also have `explain`, as `StandardAuthorizer` has it: the reason in the audit log.
+
 
 class StandardAuthorizer:
     """Decides by ACLs, as Kafka's authorizer of this name: deny over allow, super users before all."""
@@ -93,6 +95,27 @@ class StandardAuthorizer:
         if self.operations(principal, host, resource, _ANY_NAME) >> operation & 1:
             return True
         return self._index.allows_somewhere(str(principal), host, resource, operation)
+
+    def explain(
+        self, principal: Principal, host: str, resource: AclResource, name: str, operation: AclOperation
+    ) -> str:
+        """Return which rule or ACL decides, for the audit log."""
+        if principal in self._super_users:
+            return f"{principal} is a super user"
+        found = self._index.deciding(str(principal), host, resource, name, operation)
+        if found is not None:
+            return f"ACL: {describe_acl(found)}"
+        if self._without_acls and not self._index.has_acls(resource, name):
+            return "no ACL is about the resource, and allow.everyone.if.no.acl.found is true"
+        return "no ACL allows it"
+
+
+def describe_acl(acl: AclBinding) -> str:
+    pattern = acl.pattern.name.lower()
+    return (
+        f"{acl.permission.name} {acl.operation.name} to {acl.principal} from {acl.host} on "
+        f"{acl.resource.name} {acl.name} ({pattern})"
+    )
 
 
 class SessionRights:

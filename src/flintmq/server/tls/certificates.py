@@ -15,8 +15,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.server.tls.context import TlsContext, build_context
 from flintmq.server.tls.stores import file_state
 from flintmq.settings import BrokerConfig
-from flintmq.settings.listeners import protocols_of
-from flintmq.settings.tls import TlsSettings, tls_settings
+from flintmq.settings.tls import TlsSettings, tls_listeners, tls_settings
 
 logger: Final = logging.getLogger(__name__)
 
@@ -39,9 +38,15 @@ class ListenerTls:
 
 
 class Certificates:
-    def __init__(self, config: Callable[[], BrokerConfig], run: _Run) -> None:
-        """`run` executes blocking work in a thread."""
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        run: _Run,
+        names: Callable[[BrokerConfig], list[str]] = tls_listeners,
+    ) -> None:
+        """`run` executes blocking work in a thread; `names` are the listeners to care for."""
         self._config = config
+        self._names = names
         self._run = run
         self._again = False
         self.listeners: dict[str, ListenerTls] = {}
@@ -92,7 +97,7 @@ class Certificates:
 
     async def _build(self, config: BrokerConfig, *, again: bool = False) -> list[_Built]:
         """Build what changed; with `again` also what could not be used before."""
-        wanted = [tls_settings(config, name) for name, one in protocols_of(config).items() if one.has_tls]
+        wanted = [tls_settings(config, name) for name in self._names(config)]
         if not wanted:
             return []
         known = {

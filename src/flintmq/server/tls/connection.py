@@ -131,6 +131,8 @@ class TlsConnection(Connection):
                     return False
                 session.principal = Principal("User", name)
         self._is_established = True
+        if session.ssl_peer is not None and self._shared.on_handshake is not None:
+            self._shared.on_handshake(session, None)
         if session.is_authenticated:
             self._shared.unauthenticated.leave(self)
         return True
@@ -184,6 +186,8 @@ class TlsConnection(Connection):
     # ---- the end
 
     def _reject(self, reason: str) -> None:
+        if self._shared.on_handshake is not None:
+            self._shared.on_handshake(self.session, reason)
         self.refuse(reason, CloseReason.HANDSHAKE)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flintmq.settings.broker.audit import AuditConfig
 from flintmq.settings.broker.authentication import AuthenticationConfig
 from flintmq.settings.broker.authorization import STANDARD_AUTHORIZER, AuthorizationConfig
 from flintmq.settings.broker.coordination import CoordinationConfig
@@ -21,17 +22,21 @@ from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
 from flintmq.settings.broker.observability import ObservabilityConfig
 from flintmq.settings.broker.quotas import QuotaConfig
+from flintmq.settings.broker.rest import RestConfig
 from flintmq.settings.broker.tls import TlsConfig
 from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
 from flintmq.settings.declaration import settings_of
 from flintmq.settings.listeners import listener_faults
+from flintmq.settings.rest import rest_fault
 from flintmq.settings.tls import tls_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
     # ORDER: a dataclass takes the fields of its last base first, so the settings are listed from the bottom up.
+    RestConfig,
     ObservabilityConfig,
+    AuditConfig,
     AuthorizationConfig,
     DelegationTokenConfig,
     AuthenticationConfig,
@@ -55,9 +60,11 @@ class BrokerConfig(
             return "the retention time must be at least 1, or -1 for no limit"
         if self.flint_acl_file and self.authorizer_class_name != STANDARD_AUTHORIZER:
             return f"flint.acl.file needs authorizer.class.name={STANDARD_AUTHORIZER}"
-        return listener_faults(
-            self.listeners, self.advertised_listeners, self.listener_security_protocol_map
-        ) or tls_fault(self)
+        return (
+            listener_faults(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
+            or tls_fault(self)
+            or rest_fault(self)
+        )
 
 
 BROKER_SETTINGS = settings_of(BrokerConfig)

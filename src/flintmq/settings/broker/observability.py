@@ -73,7 +73,7 @@ class ObservabilityConfig:
         "127.0.0.1",
         aliases=("rest_host",),
         doc="The address of the HTTP listener for metrics and health. The default is this machine only; empty "
-        "means every interface. Whoever reaches it can read all it says, so open it to those who may.",
+        "means every interface. Any other address than loopback needs flint.rest.authentication.",
     )
     flint_rest_port: int = setting(
         "flint.rest.port",

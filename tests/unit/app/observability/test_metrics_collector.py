@@ -18,6 +18,7 @@ from flintmq.effects.real import LoopExecutor, RealDisk, SystemClock
 from flintmq.errors import ErrorCode
 from flintmq.metrics import METRICS, ApiCounters, Counters, Scrape, parse
 from flintmq.metrics.exposition import series_of
+from flintmq.security.audit import AuditLog
 from flintmq.security.authorization.authorizer import StandardAuthorizer
 from flintmq.server.inbound_budget import InboundBudget
 from flintmq.settings import BrokerConfig
@@ -138,6 +139,8 @@ def test_everything_that_is_declared_is_told() -> None:
     counters.denials["WRITE"] = 4
     parts = parts_of([a_partition(0)], [a_connection(("librdkafka", "2.15"))])
     parts.authorizer = StandardAuthorizer()
+    audit = AuditLog(clock=SystemClock(), write=lambda _: True, rate_max=1)
+    parts.audit = audit, SimpleNamespace(lost=0)  # type: ignore[assignment]
     scrape, _ = scrape_of(parts, counters)
     expected = {name for metric in METRICS for name in series_of(metric)}
     assert scrape.samples.keys() == expected

@@ -17,7 +17,7 @@ from flintmq.coordinator.transactions.responses import init_response
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID
-from flintmq.security.authorization.model import AclOperation, AclResource
+from flintmq.security.authorization.model import CLUSTER_NAME, AclOperation, AclResource
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
@@ -49,7 +49,9 @@ def _may_write_somewhere(request: Request, services: Services) -> bool:
         return True
     if authorizer.allows_somewhere(request.session, AclOperation.WRITE, AclResource.TOPIC):
         return True
-    authorizer.denied(AclOperation.IDEMPOTENT_WRITE)
+    authorizer.denied(
+        AclOperation.IDEMPOTENT_WRITE, request.session, AclResource.CLUSTER, CLUSTER_NAME, request.api.name
+    )
     return False
 
 
