@@ -1,4 +1,4 @@
-"""The same requests as the same principal at Apache Kafka and at FlintMQ, with no right and with some: the same answers.
+"""The same requests as the same principal get the same responses from Apache Kafka and from FlintMQ.
 
 Every API that clients use, in the oldest and the newest version that both have. What differs is in `KNOWN` with its
 reason, and in `docs/compatibility.md`. With `-s` the test writes its report, which is kept in `docs/runs/`.
@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,9 +39,13 @@ class KnownDifference:
 
 KNOWN = (
     KnownDifference(".*", r".*error_message", "texts are FlintMQ's own; they name the right that is missing"),
-    KnownDifference("Fetch replica", ".*", "there are no replicas: Kafka refuses a replica that it does not know"),
+    KnownDifference(
+        "Fetch replica", ".*", "there are no replicas: Kafka refuses a replica that it does not know"
+    ),
     KnownDifference("Metadata creating", ".*", "the first response has the new topic already"),
-    KnownDifference("AlterConfigs broker", ".*error_code", "Kafka refuses to remove min.insync.replicas under ELR"),
+    KnownDifference(
+        "AlterConfigs broker", ".*error_code", "Kafka refuses to remove min.insync.replicas under ELR"
+    ),
 )
 
 

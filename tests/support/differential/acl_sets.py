@@ -69,7 +69,13 @@ def _acls(
 
 _OPERATIONS = {
     AclResource.TOPIC: {
-        *(AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER),
+        *(
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+        ),
         *(AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL),
     },
     AclResource.GROUP: {
@@ -95,9 +101,7 @@ ACL_SETS: dict[str, tuple[AclBinding, ...]] = {
         for operation in _EVERY
     },
     "READ on all names": _acls(AclOperation.READ, name="*"),
-    "DESCRIBE on names with a prefix": _acls(
-        AclOperation.DESCRIBE, pattern=AclPattern.PREFIXED, name="t-"
-    ),
+    "DESCRIBE on names with a prefix": _acls(AclOperation.DESCRIBE, pattern=AclPattern.PREFIXED, name="t-"),
     "READ from another host": _acls(AclOperation.READ, host="192.0.2.1"),
     "READ from this host": _acls(AclOperation.READ, host="127.0.0.1"),
 }

@@ -27,9 +27,7 @@ _OF_OTHER_RUNS = re.compile(r"^([tngx]-\d{4}|__.*)$")
 def normal(value: Any, name: str = "") -> Any:
     if isinstance(value, Struct):
         return {
-            field: normal(getattr(value, field), field)
-            for field in value.__slots__
-            if field not in _LEFT_OUT
+            field: normal(getattr(value, field), field) for field in value.__slots__ if field not in _LEFT_OUT
         }
     if isinstance(value, list):
         if name in _CONTENTS:

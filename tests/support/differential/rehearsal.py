@@ -17,8 +17,8 @@ from flintmq.protocol.codegen.structures import Message, Struct
 from flintmq.records.record import build_batch
 from flintmq.security.authorization.model import AclBinding
 from flintmq.security.principal import Principal
-from support.broker.single_broker import NODE_ID
 from support.broker.secured import USERS, SaslWire
+from support.broker.single_broker import NODE_ID
 from support.wire.authorized_requests import (
     ADMIN,
     GROUP,
