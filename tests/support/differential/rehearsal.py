@@ -95,7 +95,8 @@ class RemoteBroker:
             self._wires.pop(principal.name).sock.close()
             raise EOFError from error
         assert isinstance(response, answer)
-        return renamed(response, self._back)
+        decoded: M = renamed(response, self._back)
+        return decoded
 
     def ask_until_done(self, message: Message, version: int) -> Message:
         """As the admin, again while the broker is not ready for it."""

@@ -101,6 +101,14 @@ class AuthenticationConfig:
         doc="How long an authentication holds. Clients are given this time and authenticate again before it ends "
         "(KIP-368); a connection that does not is closed at its next request. 0 or less sets no limit.",
     )
+    sasl_kerberos_min_time_before_relogin: int = setting(
+        "sasl.kerberos.min.time.before.relogin",
+        SettingKind.LONG,
+        60_000,
+        dynamic=UpdateMode.PER_BROKER,
+        doc="Without effect, because there is no GSSAPI. It can be set as on Kafka, where admin clients and their "
+        "tests do.",
+    )
     sasl_server_max_receive_size: int = setting(
         "sasl.server.max.receive.size",
         SettingKind.INT,

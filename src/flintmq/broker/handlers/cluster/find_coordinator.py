@@ -69,7 +69,10 @@ async def _find(request: Request, key_type: int, services: Services) -> FindCoor
     endpoint = services.endpoints.of(request.session)[0]
     return FindCoordinatorResponse(
         # As Kafka has it in the versions with one key; with several it is empty.
-        error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
+        error_message="NONE",
+        node_id=endpoint.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
     )
 
 
