@@ -70,8 +70,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RemoteBr
         "super.users=User:admin",
         "sasl.enabled.mechanisms=PLAIN",
     )
-    with SecuredKafka(directory / "kafka") as kafka, secured_broker(directory / "data", *settings) as flintmq:
-        both = RemoteBroker(kafka.address), RemoteBroker(flintmq.address)
+    with SecuredKafka(directory / "kafka") as kafka, secured_broker(directory / "data", *settings) as ours:
+        both = RemoteBroker(kafka.address), RemoteBroker(ours.address)
         yield both
         for one in both:
             one.close()
@@ -126,8 +126,8 @@ def reason_for(run: Run, path: str) -> str | None:
 
 
 def test_the_same_requests_get_the_same_responses(brokers: tuple[RemoteBroker, RemoteBroker]) -> None:
-    kafka, flintmq = brokers
-    of_kafka, of_flintmq = kafka.versions(), flintmq.versions()
+    kafka, ours = brokers
+    of_kafka, of_flintmq = kafka.versions(), ours.versions()
     both = {
         key: range(max(of_kafka[key][0], of_flintmq[key][0]), min(of_kafka[key][-1], of_flintmq[key][-1]) + 1)
         for key in of_kafka
@@ -136,7 +136,7 @@ def test_the_same_requests_get_the_same_responses(brokers: tuple[RemoteBroker, R
     count, unknown, known = 0, [], Counter[tuple[str, str]]()
     for run in runs(both):
         count += 1
-        expected, found = perform(kafka, run), perform(flintmq, run)
+        expected, found = perform(kafka, run), perform(ours, run)
         if expected.keys() != found.keys():
             unknown.append(f"{run.title} v{run.version} with {run.label}: Kafka {expected}, FlintMQ {found}")
             continue
