@@ -25,6 +25,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "flintmq/arrow/codec/batch_positions.py",
     "flintmq/arrow/codec/record_fields.py",
+    "flintmq/broker/authentication.py",
     "flintmq/broker/authorization.py",
     "flintmq/broker/coordinator_calls.py",
     "flintmq/broker/dispatch.py",
@@ -82,6 +83,8 @@ COMPILED = (
     "flintmq/records/record.py",
     "flintmq/records/record_walk.py",
     "flintmq/records/varint.py",
+    "flintmq/security/authentication/exchange.py",
+    "flintmq/security/authorization/acl_index.py",
     "flintmq/security/authorization/authorizer.py",
     "flintmq/server/connection.py",
     "flintmq/server/inbound.py",

@@ -23,7 +23,7 @@ from flintmq.storage.recovery.log_loader import LogLoader
 from flintmq.testing.simulation import SimulatedDisk, SimulatedFile
 from support.log.world import explore
 
-SEEDS_PER_BLOCK = 6
+SEEDS_PER_BLOCK = 3
 CHOSEN_SEED = os.environ.get("FLINT_SEED")
 
 
@@ -58,7 +58,7 @@ def test_no_crash_loses_what_was_promised_or_brings_back_what_was_not(block: int
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("block", range(4, 94))
+@pytest.mark.parametrize("block", range(4, 184))
 def test_the_same_over_many_more_seeds(block: int) -> None:
     for seed in seeds_of(block):
         explore_or_name_the_seed(seed)

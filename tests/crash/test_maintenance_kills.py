@@ -241,8 +241,8 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_twenty_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, 20, 1)
+def test_ten_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path, 10, 1)
 
 
 @pytest.mark.long

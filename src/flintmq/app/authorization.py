@@ -103,7 +103,7 @@ class AclFile:
         self._executor.submit(lambda: _read(self._path, known), self._done)
 
     def acls(self, selected: AclFilter) -> list[AclBinding]:
-        return list(self._authorizer.acls(selected))
+        return self._authorizer.acls(selected)
 
     async def create(self, acls: list[AclBinding]) -> None:
         raise self._refusal()

@@ -27,6 +27,11 @@ from flintmq.security.authorization.model import (
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_DESCRIBE: Final = AclOperation.DESCRIBE
+_TOPIC: Final = AclResource.TOPIC
+_CLUSTER: Final = AclResource.CLUSTER
+
 NOT_ASKED: Final = -(2**31)
 """In a response: the client has not asked for its authorized operations."""
 
@@ -83,7 +88,7 @@ class Authorization:
             if known is None:
                 return EVERY_OPERATION
             name = known.name
-        operations = rights.operations(self._authorizer, AclResource.TOPIC, name)
+        operations = rights.operations(self._authorizer, _TOPIC, name)
         rights.remember_topic(topic, operations)
         return operations
 
@@ -108,18 +113,14 @@ def is_cluster_allowed(
     if authorizer is None:
         return True
     if not counted:
-        return bool(
-            authorizer.operations(request.session, AclResource.CLUSTER, CLUSTER_NAME) >> operation & 1
-        )
-    return authorizer.allows(request.session, operation, AclResource.CLUSTER, CLUSTER_NAME)
+        return bool(authorizer.operations(request.session, _CLUSTER, CLUSTER_NAME) >> operation & 1)
+    return authorizer.allows(request.session, operation, _CLUSTER, CLUSTER_NAME)
 
 
 def is_visible(request: Request, services: Services, resource: AclResource, name: str) -> bool:
     """Decide whether a list that the client asked for may hold the resource."""
     authorizer = services.authorizer
-    return authorizer is None or bool(
-        authorizer.operations(request.session, resource, name) >> AclOperation.DESCRIBE & 1
-    )
+    return authorizer is None or bool(authorizer.operations(request.session, resource, name) >> _DESCRIBE & 1)
 
 
 def check_allowed(
@@ -131,12 +132,12 @@ def check_allowed(
 
 
 def check_cluster_allowed(request: Request, services: Services, operation: AclOperation) -> None:
-    check_allowed(request, services, operation, AclResource.CLUSTER, CLUSTER_NAME)
+    check_allowed(request, services, operation, _CLUSTER, CLUSTER_NAME)
 
 
 def denial(request: Request, operation: AclOperation, resource: AclResource, name: str) -> RequestError:
     kind = resource.name.lower().replace("_", " ")
-    what = "the cluster" if resource is AclResource.CLUSTER else f"{kind} {name}"
+    what = "the cluster" if resource is _CLUSTER else f"{kind} {name}"
     return RequestError(
         AUTHORIZATION_ERRORS[resource],
         f"{request.session.principal} needs an ACL that allows {operation.name} on {what}.",
@@ -156,6 +157,6 @@ def authorized_operations(request: Request, services: Services, resource: AclRes
 
 def cluster_authorized_operations(request: Request, services: Services) -> int:
     """Return the bit field of the cluster; 0 for a client that may not describe it."""
-    if not is_cluster_allowed(request, services, AclOperation.DESCRIBE):
+    if not is_cluster_allowed(request, services, _DESCRIBE):
         return 0
-    return authorized_operations(request, services, AclResource.CLUSTER, CLUSTER_NAME)
+    return authorized_operations(request, services, _CLUSTER, CLUSTER_NAME)

@@ -29,7 +29,7 @@ RESPONSE_BYTES_MAX: Final = 512 * 1024 * 1024
 
 _ROOM_BYTES: Final = 64 * 1024
 """For answers that are no larger; they are copied out of it."""
-_GROWTH: Final = 32
+_GROWTH: Final = 128
 """A larger answer gets a buffer of its own, so many times what has arrived of it at most."""
 
 Allocate = Callable[[int], bytearray | memoryview]

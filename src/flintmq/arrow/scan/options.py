@@ -31,7 +31,7 @@ from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings.durations import parse_duration_ms
 
 HEADERS: Final = "headers"
-FETCH_BYTES: Final = 8 * 1024 * 1024
+FETCH_BYTES: Final = 4 * 1024 * 1024
 _FETCH_BYTES_MAX: Final = 256 * 1024 * 1024
 _CLIENT_ID: Final = "flintmq-spark"
 _DELAY_MS: Final = 15 * 60 * 1000

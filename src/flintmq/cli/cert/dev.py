@@ -21,7 +21,6 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
         "flintmq cert dev ./certs",
         "flintmq cert dev ./certs --host broker-1.example --host 10.0.0.7",
         "flintmq cert dev ./certs --client alice",
-        "flintmq serve --set listeners=SSL://127.0.0.1:9093 --set ssl.keystore.location=certs/server.pem",
     ),
     exit_codes=LOCAL_CODES,
 )

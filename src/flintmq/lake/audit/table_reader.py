@@ -22,7 +22,7 @@ from flintmq.lake.store.store import Store, StoreError
 from flintmq.lake.tables.data_file import DataFile
 from flintmq.lake.tables.table import TableError
 
-BATCH_ROWS: Final = 64 * 1024
+BATCH_ROWS: Final = 16 * 1024
 _WHOLE_BYTES: Final = 8 * 1024 * 1024
 """A file of up to this size is fetched at once."""
 _TOPIC: Final = "topic"

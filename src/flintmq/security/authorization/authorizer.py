@@ -6,7 +6,7 @@ An authorizer answers for all operations on one resource at once. A session keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from flintmq.security.authorization.acl_index import AclIndex
@@ -59,11 +59,11 @@ class StandardAuthorizer:
     def __contains__(self, acl: AclBinding) -> bool:
         return acl in self._acls
 
-    def acls(self, selected: AclFilter) -> Iterator[AclBinding]:
+    def acls(self, selected: AclFilter) -> list[AclBinding]:
         exact = selected.exact
         if exact is not None:
-            return iter([exact] if exact in self._acls else [])
-        return (acl for acl in self._acls if selected.matches(acl))
+            return [exact] if exact in self._acls else []
+        return [acl for acl in self._acls if selected.matches(acl)]
 
     def change(self, *, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()) -> None:
         """Apply one change: removed ACLs first. ACLs that exist already, or not at all, are passed over."""

@@ -25,7 +25,7 @@ class StoredAcls:
         metadata.subscribe(self._changed)
 
     def acls(self, selected: AclFilter) -> list[AclBinding]:
-        return list(self._authorizer.acls(selected))
+        return self._authorizer.acls(selected)
 
     async def create(self, acls: list[AclBinding]) -> None:
         await self._changes.create([AclValue(*acl) for acl in acls])

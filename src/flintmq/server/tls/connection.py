@@ -8,7 +8,7 @@ nothing is decrypted while `Connection` does not want to read.
 from __future__ import annotations
 
 import ssl
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from flintmq.security.certificate import read_certificate
 from flintmq.security.principal import Principal
@@ -133,16 +133,15 @@ class TlsConnection(Connection):
 
     def _decrypt(self) -> None:
         """Decrypt what has arrived, as far as `Connection` wants to read it."""
-        tls = self._tls
-        assert tls is not None
+        # With a buffer to fill, `read` returns a count, and not bytes as its annotation claims.
+        tls = cast(Any, self._tls)
         is_empty = has_ended = False
         while not (is_empty or has_ended or self._paused or self.transport.is_closing()):
             buffer = super().get_buffer(-1)
             filled, room = 0, len(buffer)
             try:
                 while filled < room:
-                    # With a buffer to fill, it returns a count.
-                    count = cast(int, tls.read(room - filled, buffer[filled:]))
+                    count: int = tls.read(room - filled, buffer[filled:])
                     if not count:
                         has_ended = True
                         break

@@ -90,6 +90,7 @@ def with_pair(loop_factory: LoopFactory, files: CertificateFiles, scenario: Call
     run_on(loop_factory, run())
 
 
+@pytest.mark.plain
 def test_a_cold_range_is_read_in_a_thread_and_keeps_its_place(
     loop_factory: LoopFactory, files: CertificateFiles, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

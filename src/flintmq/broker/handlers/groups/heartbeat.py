@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.authorization import is_allowed
 from flintmq.broker.coordinator_calls import call_coordinator
@@ -14,9 +14,13 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_READ: Final = AclOperation.READ
+_GROUP: Final = AclResource.GROUP
+
 
 def handle(request: Request, message: HeartbeatRequest, services: Services) -> HeartbeatResponse | None:
-    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+    if not is_allowed(request, services, _READ, _GROUP, message.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     version = request.version
     call_coordinator(

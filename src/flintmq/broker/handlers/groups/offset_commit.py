@@ -18,6 +18,11 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_READ: Final = AclOperation.READ
+_GROUP: Final = AclResource.GROUP
+_TOPIC: Final = AclResource.TOPIC
+
 _FIRST_TOPIC_IDS: Final = 10
 
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -25,7 +30,7 @@ CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 
 def handle(request: Request, message: OffsetCommitRequest, services: Services) -> OffsetCommitResponse | None:
-    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+    if not is_allowed(request, services, _READ, _GROUP, message.group_id):
         return commit_refused(message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     by_id = request.version >= _FIRST_TOPIC_IDS
     refused: list[CommittedTopic] = []
@@ -69,7 +74,7 @@ def _known_part(
     error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     count = len(found.partitions) if found is not None else 0
     name = topic.name if not by_id else found.name if found is not None else None
-    if name is not None and not is_allowed(request, services, AclOperation.READ, AclResource.TOPIC, name):
+    if name is not None and not is_allowed(request, services, _READ, _TOPIC, name):
         error, count, found = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, None
     missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
     if missing:

@@ -20,6 +20,11 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_DESCRIBE: Final = AclOperation.DESCRIBE
+_GROUP: Final = AclResource.GROUP
+_TOPIC: Final = AclResource.TOPIC
+
 _FIRST_WITH_ERROR: Final = 2
 _FIRST_SEVERAL: Final = 8
 _FIRST_TOPIC_IDS: Final = 10
@@ -39,7 +44,7 @@ def handle(request: Request, message: OffsetFetchRequest, services: Services) ->
     hides_topics = services.authorizer is not None
     if version >= _FIRST_TOPIC_IDS or hides_topics:
         for at, group in enumerate(asked):
-            if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
+            if not is_allowed(request, services, _DESCRIBE, _GROUP, group.group_id):
                 denied.add(at)
                 continue
             refused[at] = _take_refused(request, group, services, by_id=version >= _FIRST_TOPIC_IDS)
@@ -67,9 +72,7 @@ def handle(request: Request, message: OffsetFetchRequest, services: Services) ->
         for at, group in enumerate(groups):
             if hides_topics and asked[at].topics is None:
                 group.topics = [
-                    topic
-                    for topic in group.topics
-                    if is_visible(request, services, AclResource.TOPIC, topic.name)
+                    topic for topic in group.topics if is_visible(request, services, _TOPIC, topic.name)
                 ]
             if version >= _FIRST_TOPIC_IDS:
                 _add_ids(group, services)
@@ -109,7 +112,7 @@ def _take_refused(request: Request, group: AskedGroup, services: Services, *, by
                 refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = found.name
-        if is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name):
+        if is_allowed(request, services, _DESCRIBE, _TOPIC, topic.name):
             known.append(topic)
         else:
             refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -138,7 +141,7 @@ def _complete_single(
     """Hide topics from the response of a version for one group, or add those that were refused."""
     if group.topics is None:
         response.topics = [
-            topic for topic in response.topics if is_visible(request, services, AclResource.TOPIC, topic.name)
+            topic for topic in response.topics if is_visible(request, services, _TOPIC, topic.name)
         ]
     response.topics += fetch_response(Group(group_id=group.group_id, topics=refused), 0).topics
 

@@ -31,6 +31,10 @@ from flintmq.storage.visibility import Isolation
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_DESCRIBE: Final = AclOperation.DESCRIBE
+_TOPIC: Final = AclResource.TOPIC
+
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -66,7 +70,7 @@ def handle(
     topics = []
     for topic in message.topics:
         results = []
-        may_describe = is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name)
+        may_describe = is_allowed(request, services, _DESCRIBE, _TOPIC, topic.name)
         for wanted in topic.partitions:
             result = Result(partition_index=wanted.partition_index)
             results.append(result)

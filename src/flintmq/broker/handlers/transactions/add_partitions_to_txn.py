@@ -27,13 +27,19 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_CLUSTER_ACTION: Final = AclOperation.CLUSTER_ACTION
+_WRITE: Final = AclOperation.WRITE
+_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+_TOPIC: Final = AclResource.TOPIC
+
 _FIRST_SEVERAL: Final = 4
 
 
 def handle(request: Request, message: AddPartitionsToTxnRequest, services: Services) -> None:
     version = request.version
     if version >= _FIRST_SEVERAL:
-        check_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION)
+        check_cluster_allowed(request, services, _CLUSTER_ACTION)
     transactions = transactions_of(message, version)
 
     def failed(at: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
@@ -43,9 +49,7 @@ def handle(request: Request, message: AddPartitionsToTxnRequest, services: Servi
     def add(at: int) -> CoordinatorCall[TransactionMachine] | AddPartitionsToTxnResponse:
         transaction = transactions[at]
         name, partitions = transaction.transactional_id, partitions_of(transaction)
-        if version < _FIRST_SEVERAL and not is_allowed(
-            request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name
-        ):
+        if version < _FIRST_SEVERAL and not is_allowed(request, services, _WRITE, _TRANSACTIONAL_ID, name):
             return failed(at, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         refused = {one: code for one in partitions if (code := _refusal(request, one, services))}
         if refused:
@@ -69,7 +73,7 @@ def _refusal(request: Request, partition_name: TopicPartition, services: Service
     partition = services.partitions.get(*partition_name)
     if request.version < _FIRST_SEVERAL and (
         (partition is not None and partition.is_internal)
-        or not is_allowed(request, services, AclOperation.WRITE, AclResource.TOPIC, partition_name[0])
+        or not is_allowed(request, services, _WRITE, _TOPIC, partition_name[0])
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if partition is None:

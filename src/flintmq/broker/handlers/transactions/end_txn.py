@@ -16,12 +16,16 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_WRITE: Final = AclOperation.WRITE
+_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+
 _FIRST_BUMP: Final = 5
 
 
 def handle(request: Request, message: EndTxnRequest, services: Services) -> EndTxnResponse | None:
     version, name = request.version, message.transactional_id
-    if not is_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name):
+    if not is_allowed(request, services, _WRITE, _TRANSACTIONAL_ID, name):
         return end_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, version)
     response = DelayedResponse(request, lambda code: end_response(code, version))
 

@@ -21,6 +21,13 @@ from flintmq.security.authorization.model import AclOperation, AclResource
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
+# Looked up once: a member of an enum costs a call each time.
+_WRITE: Final = AclOperation.WRITE
+_READ: Final = AclOperation.READ
+_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+_GROUP: Final = AclResource.GROUP
+_TOPIC: Final = AclResource.TOPIC
+
 _FIRST_ADDING: Final = 5
 _FIRST_ABORTABLE: Final = 4
 _WAIT_S: Final = 0.1
@@ -32,9 +39,9 @@ def handle(
     request: Request, message: TxnOffsetCommitRequest, services: Services
 ) -> TxnOffsetCommitResponse | None:
     name = message.transactional_id
-    if not is_allowed(request, services, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name):
+    if not is_allowed(request, services, _WRITE, _TRANSACTIONAL_ID, name):
         return transactional_commit_refused(message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not is_allowed(request, services, AclOperation.READ, AclResource.GROUP, message.group_id):
+    if not is_allowed(request, services, _READ, _GROUP, message.group_id):
         return transactional_commit_refused(message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused = _take_refused(request, message, services)
     if not message.topics and refused:
@@ -112,7 +119,7 @@ def _take_refused(
     """Take what does not exist or may not be read out of the request, and return its part of the response."""
     refused = []
     for topic in message.topics:
-        is_readable = is_allowed(request, services, AclOperation.READ, AclResource.TOPIC, topic.name)
+        is_readable = is_allowed(request, services, _READ, _TOPIC, topic.name)
         # Each once, and looked up by its hash: a request may name a hundred thousand.
         unknown = dict.fromkeys(
             partition.partition_index
