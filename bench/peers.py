@@ -187,7 +187,7 @@ class KafkaPeer(Peer):
     def prepare(self, home: BrokerHome) -> None:
         os.makedirs(home.folder, exist_ok=True)
         with open(_properties(home), "w") as file:
-            file.write(kafka_settings(home))
+            file.write(self.settings(home))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         arguments = ["--standalone", f"--cluster-id={cluster_id}", "--config", _properties(home)]
         done = subprocess.run(
@@ -199,6 +199,10 @@ class KafkaPeer(Peer):
         )
         if done.returncode != 0:
             raise CannotRun(f"Kafka could not format its folder:\n{_end_of(done)}")
+
+    def settings(self, home: BrokerHome) -> str:
+        """The properties file; where a name stands twice, the last one counts."""
+        return kafka_settings(home)
 
     def command(self, home: BrokerHome) -> Sequence[str]:
         return [*self._java, "kafka.Kafka", _properties(home)]

@@ -75,6 +75,12 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
   Kafka applies it as a whole.
 - Hosts in ACLs match whichever way an IPv6 address is written; Kafka compares texts, in which `::1` is
   `0:0:0:0:0:0:0:1`.
+- The texts of authorization errors are FlintMQ's own: they name the right that is missing, where Kafka has a general
+  sentence, or none. The error codes are the same; `docs/runs/authorization-beside-kafka.txt` has the comparison.
+- A fetch that names a replica and has ClusterAction is served like a consumer's; Kafka answers a replica that it does
+  not know with NOT_LEADER_OR_FOLLOWER.
+- AlterConfigs of all brokers may leave out `min.insync.replicas`; Kafka 4.3 refuses that where eligible leader
+  replicas (KIP-966) are enabled.
 - A fetch that waits for records is authorized again when records arrive; Kafka authorizes it when it begins.
 - InitProducerId waits up to a second for the abort of what was left open, where Kafka has the client ask again.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.broker.broker_process import BrokerProcess, StartBroker
+from support.clients.foreign_programs import COMMANDS, ClientCommand, Command
 
 _BROKERS = pytest.StashKey[list[BrokerProcess]]()
 
@@ -40,6 +41,20 @@ def start_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sta
             if broker.is_running:
                 code = broker.stop()
                 assert code == 0, f"the broker ended with code {code}:\n{broker.errors}"
+
+
+@pytest.fixture(scope="session")
+def client_command(tmp_path_factory: pytest.TempPathFactory) -> ClientCommand:
+    """Build the program of a client when it is first asked for, once in a run."""
+    folder = tmp_path_factory.mktemp("programs")
+    built: dict[str, Command] = {}
+
+    def get(client: str) -> Command:
+        if client not in built:
+            built[client] = COMMANDS[client](folder)
+        return built[client]
+
+    return get
 
 
 @pytest.fixture

@@ -1,15 +1,22 @@
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.Reader;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
@@ -78,8 +85,26 @@ public class KafkaClients {
 
     private KafkaClients(String address) {
         this.address = address;
-        this.admin = Admin.create(Map.of("bootstrap.servers", address));
+        Map<String, Object> settings = new HashMap<>(security());
+        settings.put("bootstrap.servers", address);
+        this.admin = Admin.create(settings);
         this.transactions = new Transactions(address, admin);
+    }
+
+    /** Settings for every client, from the properties file that the environment names. */
+    private static Map<String, Object> security() {
+        Map<String, Object> settings = new HashMap<>();
+        String path = System.getenv("CLIENT_PROPERTIES");
+        if (path != null) {
+            Properties properties = new Properties();
+            try (Reader reader = Files.newBufferedReader(Path.of(path))) {
+                properties.load(reader);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+            properties.forEach((name, value) -> settings.put((String) name, value));
+        }
+        return settings;
     }
 
     public static void main(String[] args) throws Exception {
@@ -466,6 +491,7 @@ public class KafkaClients {
 
     private Map<String, Object> with(Map<String, Object> options) {
         Map<String, Object> all = new TreeMap<>(options);
+        all.putAll(security());
         all.put("bootstrap.servers", address);
         return all;
     }

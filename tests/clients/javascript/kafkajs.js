@@ -7,6 +7,7 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const fs = require("node:fs");
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 const { SAMPLE_COUNT, SAMPLE_TIME, failure, sampleMessages, serve } = require("./scenario.js");
 
@@ -24,7 +25,27 @@ function logCreator() {
   };
 }
 
-const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.DEBUG, logCreator, retry: { retries: 2 } });
+/** What the environment asks for: a CA to trust, a certificate to show, a user with a password. */
+function security() {
+  const { CLIENT_CA, CLIENT_CERTIFICATE, CLIENT_KEY, CLIENT_USER, CLIENT_PASSWORD } = process.env;
+  const read = (path) => path && fs.readFileSync(path, "utf8");
+  const settings = {};
+  if (CLIENT_CA) {
+    settings.ssl = { ca: [read(CLIENT_CA)], cert: read(CLIENT_CERTIFICATE), key: read(CLIENT_KEY) };
+  }
+  if (CLIENT_USER) {
+    settings.sasl = { mechanism: "scram-sha-512", username: CLIENT_USER, password: CLIENT_PASSWORD };
+  }
+  return settings;
+}
+
+const kafka = new Kafka({
+  brokers: [process.argv[2]],
+  logLevel: logLevel.DEBUG,
+  logCreator,
+  retry: { retries: 2 },
+  ...security(),
+});
 
 async function withClient(client, work) {
   await client.connect();

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from flintmq.protocol import messages as m
 from support.broker.broker_process import BrokerProcess
-from support.broker.kafka_broker import KafkaBroker
+from support.broker.kafka_process import KafkaProcess
 from support.cli.command import run
 from support.clients.java_program import java_command
 from support.security.quotas import TIMEOUT_S, Throughput, librdkafka, read, set_quotas, write
@@ -239,7 +239,7 @@ def test_over_thirty_seconds_rates_are_those_of_the_quota_and_of_kafka(
     """
     directory = tmp_path_factory.mktemp("beside")
     flint = BrokerProcess(directory / "flintmq", ["--set", "flint.rest.port=-1"])
-    with flint as ours, KafkaBroker(directory / "kafka") as kafka, ThreadPoolExecutor(4) as threads:
+    with flint as ours, KafkaProcess(directory / "kafka") as kafka, ThreadPoolExecutor(4) as threads:
         measured: list[Future[Throughput]] = []
         for address in (kafka.address, ours.address):
             fill(address, f"{topic}-full", 9_000_000)

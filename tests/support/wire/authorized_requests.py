@@ -252,6 +252,8 @@ def create_topics(stage: Stage, version: int) -> m.CreateTopicsRequest:
 def acl_filter(stage: Stage, version: int) -> m.DescribeAclsRequest:
     return m.DescribeAclsRequest(
         resource_type_filter=AclResource.ANY,
+        resource_name_filter=None,
+        host_filter=None,
         pattern_type_filter=AclPattern.ANY,
         principal_filter="User:bob",
         operation=AclOperation.ANY,
@@ -276,6 +278,8 @@ def acl_creation(stage: Stage, version: int) -> m.CreateAclsRequest:
 def acl_deletion(stage: Stage, version: int) -> m.DeleteAclsRequest:
     selected = m.DeleteAclsRequest.DeleteAclsFilter(
         resource_type_filter=AclResource.ANY,
+        resource_name_filter=None,
+        host_filter=None,
         pattern_type_filter=AclPattern.ANY,
         principal_filter="User:bob",
         operation=AclOperation.ANY,

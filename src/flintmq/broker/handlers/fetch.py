@@ -109,7 +109,7 @@ class _Fetch:
         denied = None if self._services.authorizer is None else self._denied(wanted)
         for one in wanted:
             if denied is not None and one.topic in denied:
-                result = FetchedPartition(one.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                result = FetchedPartition(one.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, aborted=())
             else:
                 result = self._read_one(one, self._max_bytes - size, at_least_one=size == 0)
             self._results[one] = result

@@ -45,11 +45,11 @@ func main() {
 
 // client is closed by whoever asked for it.
 func client(t scenario.T, options ...kgo.Opt) *kgo.Client {
-	all := append([]kgo.Opt{
+	all := append(append([]kgo.Opt{
 		kgo.SeedBrokers(t.Address),
 		kgo.AllowAutoTopicCreation(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	}, options...)
+	}, security(t)...), options...)
 	made, err := kgo.NewClient(all...)
 	t.Must(err)
 	return made

@@ -44,7 +44,7 @@ async def handle(
                     host=one.host,
                     port=one.port,
                     error_code=one.error_code,
-                    error_message=one.error_message,
+                    error_message=one.error_message if one.error_code else "",
                 )
                 for name in names
                 if (one := found[name]) is not None
@@ -68,7 +68,11 @@ async def _find(request: Request, key_type: int, services: Services) -> FindCoor
         return _failure(error)
     endpoint = services.endpoints.of(request.session)[0]
     return FindCoordinatorResponse(
-        error_message=None, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
+        # As Kafka has it in the versions with one key; with several it is empty.
+        error_message="NONE",
+        node_id=endpoint.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
     )
 
 

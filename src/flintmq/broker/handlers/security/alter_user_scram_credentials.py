@@ -50,7 +50,7 @@ async def _alter(
 def _response(results: Iterable[tuple[str, RequestError | None]]) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=[
-            Result(user=user, error_code=ErrorCode.NONE)
+            Result(user=user, error_code=ErrorCode.NONE, error_message=None)
             if error is None
             else Result(user=user, error_code=error.code, error_message=reason_of(error))
             for user, error in results

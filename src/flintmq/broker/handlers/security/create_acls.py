@@ -48,7 +48,7 @@ async def _read(message: CreateAclsRequest) -> tuple[list[Result], list[AclBindi
         except RequestError as error:
             results.append(_failure(error))
         else:
-            results.append(Result(error_message=None))
+            results.append(Result(error_message=""))
     return results, accepted
 
 

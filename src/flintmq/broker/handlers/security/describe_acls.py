@@ -39,4 +39,4 @@ def handle(request: Request, message: DescribeAclsRequest, services: Services) -
                 permission_type=acl.permission,
             )
         )
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(error_message="", resources=list(resources.values()))
