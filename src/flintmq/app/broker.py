@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.app.audit_file import AuditFile, open_audit_log
+from flintmq.app.authentication import BrokerAuthentication
 from flintmq.app.authorization import AuthorizationSource
-from flintmq.app.cluster_identity import ensure_cluster_id, ensure_sasl_secret
+from flintmq.app.cluster_identity import ensure_cluster_id
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.http_access import HttpAccess
 from flintmq.app.observability.health import Phase
@@ -43,9 +44,6 @@ from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.security.audit import AuditLog
-from flintmq.security.authentication.authenticator import SaslAuthenticator
-from flintmq.security.authentication.scram_users import ScramUsers
-from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
 from flintmq.settings import BrokerConfig, Listener, LoadedSettings
@@ -62,7 +60,6 @@ DRAIN_S = 5.0
 _TICK_S = 1.0
 _CERTIFICATE_S = 5.0
 _DESCRIPTORS_RESERVED = 256
-_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ class Broker:
         self._open_audit_log()
         self._open_log_dir()
         await self._open_metadata()
-        await self._create_authenticator()
+        await self._create_authentication()
         recovered = await self._open_partitions()
         self._create_maintenance()
         self._start_groups()
@@ -205,35 +202,16 @@ class Broker:
             lambda: self._configs.broker, metadata, self._clock, self._counters.quotas
         )
 
-    async def _create_authenticator(self) -> None:
+    async def _create_authentication(self) -> None:
         """ORDER: before anything that may take long, so that a wrong setting is reported at once."""
-        metadata, secret = self._metadata, self._random.bytes(_SECRET_BYTES)
-        if self._config.flint_rest_authentication or any(
-            protocol.has_sasl for protocol in protocols_of(self._config).values()
-        ):
-            await ensure_sasl_secret(metadata, secret)
-            secret = metadata.image.sasl_secret
-        self._scram_users = ScramUsers(lambda: metadata.image.scram, secret)
-        self._tokens = DelegationTokens(
+        self._authentication = await BrokerAuthentication.create(
             lambda: self._configs.broker,
-            metadata,
-            secret=secret,
-            clock=self._clock,
-            random=self._random,
-            executor=self._executor,
-        )
-        self._sasl = SaslAuthenticator(
-            lambda: self._configs.broker,
-            scram_users=self._scram_users,
-            tokens=self._tokens,
-            secret=secret,
+            self._metadata,
             clock=self._clock,
             random=self._random,
             executor=self._executor,
             counters=self._counters.authentications,
         )
-        self._sasl.check()
-        await self._sasl.fetch_keys()
 
     async def _open_partitions(self) -> list[tuple[Log, RecoveryReport]]:
         assert self._log_dir is not None
@@ -304,7 +282,7 @@ class Broker:
         assert self._telemetry is not None
         self._telemetry.access = HttpAccess(
             lambda: self._configs.broker,
-            sasl=self._sasl,
+            sasl=self._authentication.sasl,
             authorization=authorizer,
             mapping=self._telemetry.principal_mapping,
             audit=self._audit,
@@ -328,11 +306,11 @@ class Broker:
             endpoints=Endpoints(
                 node_id=config.node_id, rack=config.broker_rack, advertised=config.advertised_listeners
             ),
-            sasl=self._sasl,
+            sasl=self._authentication.sasl,
             scram_credentials=ScramCredentials(self._metadata),
             client_quotas=ClientQuotas(self._metadata),
             limited_clients=self._quotas.clients,
-            tokens=self._tokens,
+            tokens=self._authentication.tokens,
             clock=self._clock,
             timers=self._loop,
             random=self._random,
@@ -406,7 +384,7 @@ class Broker:
         # ORDER: nobody renames or removes files of a log any more BEFORE the logs are closed.
         await self._maintenance.close()
         await self._partitions.close()
-        await self._tokens.close()
+        await self._authentication.tokens.close()
         await self._metadata.close()
         # ORDER: after all else, so that until then health checks see that the broker stops.
         await self._telemetry.stop()
@@ -432,7 +410,7 @@ class Broker:
 
     async def _check_settings(self, config: BrokerConfig) -> None:
         """Raise ConfigurationError for settings that listeners cannot be served with."""
-        self._sasl.check(config)
+        self._authentication.sasl.check(config)
         assert self._telemetry is not None
         await self._telemetry.check_settings(config)
         await self._server.check_settings(config)
@@ -447,7 +425,7 @@ class Broker:
             self._apply_settings()
             self._refresh_certificates()
         if delta.scram:
-            self._scram_users.changed()
+            self._authentication.users.changed()
         if delta.quotas:
             self._quotas.changed()
             self._server.unthrottle(self._quotas.is_limited)
@@ -490,8 +468,7 @@ class Broker:
         self._groups.tick()
         self._quotas.tick()
         self._authorization.tick()
-        self._tokens.tick()
-        self._sasl.tick()
+        self._authentication.tick()
         if self._audit is not None:
             self._audit.tick()
         now = self._loop.time()
