@@ -19,7 +19,16 @@ _SECRET_BYTES: Final = 32
 
 
 class BrokerAuthentication:
-    def __init__(self, users: ScramUsers, tokens: DelegationTokens, sasl: SaslAuthenticator) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        secret: bytes,
+        users: ScramUsers,
+        tokens: DelegationTokens,
+        sasl: SaslAuthenticator,
+    ) -> None:
+        self._metadata = metadata
+        self._secret = secret
         self.users = users
         self.tokens = tokens
         self.sasl = sasl
@@ -39,7 +48,8 @@ class BrokerAuthentication:
         secret = random.bytes(_SECRET_BYTES)
         if _is_needed(config()):
             await ensure_sasl_secret(metadata, secret)
-            secret = metadata.image.sasl_secret
+        # Else this one, which is stored when a listener with SASL is added.
+        secret = metadata.image.sasl_secret or secret
         users = ScramUsers(lambda: metadata.image.scram, secret)
         tokens = DelegationTokens(
             config, metadata, secret=secret, clock=clock, random=random, executor=executor
@@ -56,7 +66,13 @@ class BrokerAuthentication:
         )
         sasl.check()
         await sasl.fetch_keys()
-        return cls(users, tokens, sasl)
+        return cls(metadata, secret, users, tokens, sasl)
+
+    async def listeners_changed(self, config: BrokerConfig) -> None:
+        """Listeners were added or removed while the broker runs."""
+        if _is_needed(config):
+            await ensure_sasl_secret(self._metadata, self._secret)
+        self.sasl.listeners_changed()
 
     def tick(self) -> None:
         """Called once a second."""

@@ -17,6 +17,7 @@ from flintmq.app.authorization import AuthorizationSource
 from flintmq.app.cluster_identity import ensure_cluster_id
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.http_access import HttpAccess
+from flintmq.app.listener_changes import BrokerListeners, explained_errors, log_overridden
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
@@ -46,7 +47,7 @@ from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
 from flintmq.security.audit import AuditLog
 from flintmq.server.context import RequestDispatcher
 from flintmq.server.listeners import Server
-from flintmq.settings import BrokerConfig, Listener, LoadedSettings
+from flintmq.settings import Listener, LoadedSettings
 from flintmq.settings.listeners import SecurityProtocol, protocols_of
 from flintmq.settings.references import has_file_reference, resolve_all
 from flintmq.settings.rest import rest_has_tls
@@ -73,6 +74,10 @@ class StartupReport:
     took_ms: float
     http: str | None = None
     """Where metrics and health are served, if they are."""
+
+
+def _ignore() -> None:
+    pass
 
 
 class Broker:
@@ -109,6 +114,8 @@ class Broker:
         self._certificate_due = 0.0
         self._checkpointing = False
         self.failed: asyncio.Event = asyncio.Event()
+        self.on_listeners_changed: Callable[[], object] = _ignore
+        """Called when listeners were opened or closed while the broker runs."""
 
     async def start(self) -> StartupReport:
         self._loop = asyncio.get_running_loop()
@@ -129,15 +136,16 @@ class Broker:
         self._open_audit_log()
         self._open_log_dir()
         await self._open_metadata()
-        await self._create_authentication()
-        recovered = await self._open_partitions()
-        self._create_maintenance()
-        self._start_groups()
-        # ORDER: after the groups, some of whose offsets may wait for the ends of transactions.
-        self._start_transactions()
-        services = self._create_services()
-        self._follow_settings()
-        await self._start_server(services)
+        with explained_errors(self._configs.values.dynamic, self._path):
+            await self._create_authentication()
+            recovered = await self._open_partitions()
+            self._create_maintenance()
+            self._start_groups()
+            # ORDER: after the groups, some of whose offsets may wait for the ends of transactions.
+            self._start_transactions()
+            services = self._create_services()
+            self._follow_settings()
+            await self._start_server(services)
         self._schedule_housekeeping()
         if self._owns_process:
             # What lives until now lives as long as the broker: the collector need not look at it again.
@@ -196,6 +204,7 @@ class Broker:
         await metadata.start()
         await ensure_cluster_id(metadata, self._random.bytes(16))
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
+        log_overridden(self._configs.values)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
         self._quotas = BrokerQuotas(
@@ -270,6 +279,11 @@ class Broker:
 
     def _create_services(self) -> Services:
         config = self._config
+        self._endpoints = Endpoints(
+            node_id=config.node_id,
+            rack=config.broker_rack,
+            advertised=self._configs.broker.advertised_listeners,
+        )
         self._authorization = AuthorizationSource(self._executor)
         authorizer = self._authorization.create(
             config,
@@ -303,9 +317,7 @@ class Broker:
                 random=self._random,
                 slots=config.max_incremental_fetch_session_cache_slots,
             ),
-            endpoints=Endpoints(
-                node_id=config.node_id, rack=config.broker_rack, advertised=config.advertised_listeners
-            ),
+            endpoints=self._endpoints,
             sasl=self._authentication.sasl,
             scram_credentials=ScramCredentials(self._metadata),
             client_quotas=ClientQuotas(self._metadata),
@@ -338,7 +350,10 @@ class Broker:
             on_handshake=self._handshaken,
         )
         await self._server.start()
-        self._configs.check = self._check_settings
+        assert self._telemetry is not None
+        self._configs.prepare = BrokerListeners(
+            self._server, self._authentication, self._telemetry, lambda: self.on_listeners_changed()
+        ).prepare
         sources = self._sources
         sources.server, sources.sessions, sources.phase = self._server, services.sessions, Phase.RUNNING
 
@@ -356,7 +371,7 @@ class Broker:
     @property
     def has_files(self) -> bool:
         """Whether settings name files that `reload` reads again."""
-        config = self._config
+        config = self._configs.broker
         return (
             bool(config.flint_acl_file)
             or any(one.has_tls for one in protocols_of(config).values())
@@ -408,13 +423,6 @@ class Broker:
             return wanted
         return min(wanted, limit - min(_DESCRIPTORS_RESERVED, limit // 2))
 
-    async def _check_settings(self, config: BrokerConfig) -> None:
-        """Raise ConfigurationError for settings that listeners cannot be served with."""
-        self._authentication.sasl.check(config)
-        assert self._telemetry is not None
-        await self._telemetry.check_settings(config)
-        await self._server.check_settings(config)
-
     def _refresh_certificates(self) -> None:
         assert self._telemetry is not None
         self._telemetry.refresh_certificate()
@@ -432,6 +440,7 @@ class Broker:
 
     def _apply_settings(self) -> None:
         config = self._sources.config = self._configs.broker
+        self._endpoints.advertise(config.advertised_listeners)
         # Only when it changes: the root logger's level may have been set by other means meanwhile.
         if self._owns_process and config.flint_log_level != self._level:
             self._level = config.flint_log_level

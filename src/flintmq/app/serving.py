@@ -50,9 +50,14 @@ async def _serve(
     begun(broker)
     started = await broker.start()
     profiler = _start_profiler(loaded, loop) if loaded.broker.flint_profile else None
-    if broker.has_files:
-        # Without such files the signal ends the process, as a closed terminal should.
-        loop.add_signal_handler(signal.SIGHUP, broker.reload)
+
+    def follow_hangups() -> None:
+        if broker.has_files:
+            # Without such files the signal ends the process, as a closed terminal should.
+            loop.add_signal_handler(signal.SIGHUP, broker.reload)
+
+    broker.on_listeners_changed = follow_hangups
+    follow_hangups()
     ready(started)
     waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

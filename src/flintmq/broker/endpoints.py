@@ -25,6 +25,9 @@ class Endpoints:
     def __init__(self, *, node_id: int, rack: str | None, advertised: Sequence[Listener]) -> None:
         self._node_id = node_id
         self._rack = rack
+        self.advertise(advertised)
+
+    def advertise(self, advertised: Sequence[Listener]) -> None:
         self._advertised = {listener.name: listener for listener in advertised}
 
     def of(self, session: ClientSession) -> list[Endpoint]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
-from flintmq.metadata.configs import Configs
+from flintmq.metadata.configs import Configs, PreparedChange
 from flintmq.metadata.store import Put
 from flintmq.metadata.topics import check_name
 from flintmq.settings import Alteration, BrokerValues, alter_broker, alter_topic
@@ -66,7 +66,7 @@ class ConfigChanges:
             if validate_only or altered == current:
                 return
             # The topic's own key is compared too: settings must not outlive a topic deleted meanwhile.
-            if await self._write(key, altered, {keys.topic(name): topic.revision}):
+            if await self._write(key, altered, {keys.topic(name): topic.revision}, self._revision(key)):
                 return
         raise _contended(f"topic {name!r}")
 
@@ -75,31 +75,48 @@ class ConfigChanges:
         if name:
             check_node(name, self._node_id)
             name = str(self._node_id)
-        key = keys.broker_config(name)
-        for _ in range(_ATTEMPTS_MAX):
-            values = self._configs.values
-            current = values.dynamic if name else values.dynamic_default
-            altered = alter_broker(values, decide(current), per_broker=bool(name))
-            await self._check(
-                BrokerValues(values.static, values.dynamic_default, altered)
-                if name
-                else BrokerValues(values.static, altered, values.dynamic)
-            )
-            if validate_only or altered == current:
-                return
-            if await self._write(key, altered, {}):
-                return
+        async with self._configs.changing:
+            for _ in range(_ATTEMPTS_MAX):
+                if await self._alter_broker(name, decide, validate_only=validate_only):
+                    return
         raise _contended(f"broker {name}" if name else "all brokers")
 
-    async def _check(self, values: BrokerValues) -> None:
+    async def _alter_broker(self, name: str, decide: Decide, *, validate_only: bool) -> bool:
+        """Return False if the settings were changed by others meanwhile."""
+        key = keys.broker_config(name)
+        # ORDER: the revision BEFORE anything is awaited: it belongs to the settings that the change is decided on.
+        revision = self._revision(key)
+        values = self._configs.values
+        current = values.dynamic if name else values.dynamic_default
+        altered = alter_broker(values, decide(current), per_broker=bool(name))
+        prepared = await self._prepare(
+            BrokerValues(values.static, values.dynamic_default, altered)
+            if name
+            else BrokerValues(values.static, altered, values.dynamic)
+        )
         try:
-            await self._configs.check(values.config())
+            if validate_only or altered == current:
+                return True
+            if not await self._write(key, altered, {}, revision):
+                return False
+            await prepared.commit()
+            return True
+        finally:
+            prepared.abandon()
+
+    async def _prepare(self, values: BrokerValues) -> PreparedChange:
+        try:
+            return await self._configs.prepare(values.config())
         except ConfigurationError as error:
             reason = redact(str(error), values.merged())
             raise RequestError(ErrorCode.INVALID_REQUEST, reason) from None
 
-    async def _write(self, key: str, altered: Mapping[str, str], expect: Mapping[str, int]) -> bool:
-        revision = self._metadata.image.config_revisions.get(key, 0)
+    def _revision(self, key: str) -> int:
+        return self._metadata.image.config_revisions.get(key, 0)
+
+    async def _write(
+        self, key: str, altered: Mapping[str, str], expect: Mapping[str, int], revision: int
+    ) -> bool:
         put = Put(keys.encode(altered)) if altered else None
         outcome = await self._metadata.txn({key: revision, **expect}, {key: put})
         return outcome.committed

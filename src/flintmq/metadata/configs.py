@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.metadata.image import ClusterImage
@@ -12,8 +14,28 @@ from flintmq.settings import BrokerConfig, BrokerValues, TopicConfig, parse_topi
 logger = logging.getLogger(__name__)
 
 
-async def _accept(_: BrokerConfig) -> None:
-    pass
+class PreparedChange(Protocol):
+    """What changed settings need besides being stored: done with `commit`, undone with `abandon`."""
+
+    async def commit(self) -> None:
+        """Called when the settings are stored and in force. Must not fail."""
+        ...
+
+    def abandon(self) -> None:
+        """Called if they are not stored, and after `commit`, when it does nothing."""
+        ...
+
+
+class _NothingToDo:
+    async def commit(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+async def _accept(_: BrokerConfig) -> PreparedChange:
+    return _NothingToDo()
 
 
 class Configs:
@@ -23,8 +45,10 @@ class Configs:
         self._node = str(node_id)
         self._without_overrides: TopicConfig | None = None
         self.broker: BrokerConfig = BrokerValues(static=static).config()
-        self.check: Callable[[BrokerConfig], Awaitable[None]] = _accept
+        self.prepare: Callable[[BrokerConfig], Awaitable[PreparedChange]] = _accept
         """Raises ConfigurationError for settings that this broker cannot use, whatever their values say alone."""
+        self.changing = asyncio.Lock()
+        """Held while a change of the broker's settings is prepared, stored and committed."""
         self.refresh()
 
     @property

@@ -42,9 +42,9 @@ _NOTHING: Final = memoryview(b"")
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_dispatching", "_frame_size_max", "_held", "_is_rejected", "_own", "_paused", "_pending", "_shared",
-        "_throttle", "_throttled_until", "_unfinished", "_unsent_bytes", "active_at", "outbound", "session",
-        "transport",
+        "_dispatching", "_frame_size_max", "_held", "_is_finishing", "_is_rejected", "_own", "_paused", "_pending",
+        "_shared", "_throttle", "_throttled_until", "_unfinished", "_unsent_bytes", "active_at", "outbound",
+        "session", "transport",
     )  # fmt: skip
 
     session: ClientSession
@@ -62,6 +62,8 @@ class Connection(asyncio.BufferedProtocol):
         self._own = FrameBuffer(self._frame_size_max, shared.ordinary_frame_size_max)
         # Authentication failed: what arrives is neither read nor kept.
         self._is_rejected = False
+        # Closed once what was dispatched is answered: nothing more is dispatched.
+        self._is_finishing = False
         self._unfinished = False
         # What arrived while dispatch was held back, from the beginning of a frame on.
         self._held = _NOTHING
@@ -224,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Dispatch nothing more; answer long polls with what there is, so that none keeps others waiting."""
+        self._is_finishing = True
         self._pause()
         for request in list(self._pending):
             if request.delayed is not None:
@@ -331,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
 
     def _dispatch(self, frame: memoryview) -> None:
-        if self._is_rejected or self.transport.is_closing():
+        if self._is_rejected or self._is_finishing or self.transport.is_closing():
             return
         request = self._shared.dispatcher.dispatch(self, frame)
         if request is None:
@@ -447,7 +450,7 @@ class Connection(asyncio.BufferedProtocol):
         """Something was answered or taken: go on with what is held, then with reading."""
         if not self._paused or self._blocked() or self._dispatching or self.transport.is_closing():
             return
-        if self._shared.draining or self._is_rejected:
+        if self._is_finishing or self._shared.draining or self._is_rejected:
             return
         self._dispatching = True
         try:
@@ -471,7 +474,9 @@ class Connection(asyncio.BufferedProtocol):
             self._take(held, shared=False)
 
     def _resume_reading(self) -> None:
-        if self._shared.draining or self._is_rejected or self.transport.is_closing():
+        if self._is_finishing or self._shared.draining:
+            return
+        if self._is_rejected or self.transport.is_closing():
             return
         if self._throttle is not None and not self._unfinished:
             return

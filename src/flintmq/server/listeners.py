@@ -1,41 +1,31 @@
-"""The sockets that listen, and all connections that came by them."""
+"""A server: its listeners, and all connections that came by them, with their limits."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import resource
 import select
-import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 from flintmq.broker.request import ClientSession
 from flintmq.effects import Executor
-from flintmq.errors import ConfigurationError
 from flintmq.metrics import ConnectionCounters
 from flintmq.server.closed_connections import CloseReason
 from flintmq.server.connection import Connection
 from flintmq.server.context import RequestDispatcher, ServerContext
 from flintmq.server.inbound_budget import InboundBudget
+from flintmq.server.open_listeners import ListenerChange, OpenListeners
 from flintmq.settings import BrokerConfig, Listener
-from flintmq.settings.listeners import protocols_of
-
-if TYPE_CHECKING:
-    from flintmq.server.tls.certificates import Certificates
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _SWEEPS_PER_IDLE_TIME = 20
 _HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 _DRAIN_STEP_S = 0.01
 _CLOSING_S = 1.0
-_PORT_ATTEMPTS = 16
 _DESCRIPTORS_RESERVED = 256
 _UNLIMITED = 1 << 31
 
@@ -72,11 +62,9 @@ class Server:
         self._config = config
         self._per_peer: Counter[str] = Counter()
         self._connections_max = _connections_max(settings.flint_segment_descriptors)
-        self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._finished = 0
         self._stuck_sweeps = 0
-        self.bound: list[Listener] = []
         self._shared = ServerContext(
             loop=loop,
             dispatcher=dispatcher,
@@ -93,8 +81,7 @@ class Server:
             config=config,
             on_handshake=on_handshake,
         )
-        self._executor = executor
-        self._certificates: Certificates | None = None
+        self._listeners = OpenListeners(self._shared, executor, config)
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
@@ -121,60 +108,41 @@ class Server:
         """Connections in the TLS handshake or in authentication."""
         return len(self._shared.unauthenticated)
 
+    @property
+    def bound(self) -> list[Listener]:
+        """The addresses that are listened on, with the ports that they got."""
+        return self._listeners.bound
+
     async def start(self) -> None:
-        config = self._config()
-        factories = await self._connection_factories(config)
-        for listener, sock in bind_all(config.listeners):
-            _size_buffers(sock, config)
-            server = await self._loop.create_server(factories[listener.name], sock=sock, backlog=_BACKLOG)
-            self._servers.append(server)
-            self.bound.append(listener)
+        change = await self._listeners.prepare(self._config())
+        await change.commit()
         self._schedule_sweep()
 
-    async def _connection_factories(self, config: BrokerConfig) -> dict[str, Callable[[], Connection]]:
-        """What is called for each new connection, by the name of the listener."""
-        protocols = protocols_of(config)
-        factories: dict[str, Callable[[], Connection]] = {}
-        for name, protocol in protocols.items():
-            if not protocol.has_tls:
-                factories[name] = partial(Connection, self._shared, name, protocol.value)
-        if any(protocol.has_tls for protocol in protocols.values()):
-            # Only here: a broker without TLS starts sooner.
-            from flintmq.server.tls.certificates import Certificates
-            from flintmq.server.tls.connection import TlsBuffers, TlsConnection
-
-            self._certificates = certificates = Certificates(self._config, self._executor.run)
-            await certificates.load()
-            buffers = TlsBuffers()
-            for name, tls in certificates.listeners.items():
-                factories[name] = partial(
-                    TlsConnection, self._shared, name, protocols[name].value, tls, buffers
-                )
-        return factories
+    async def prepare(self, config: BrokerConfig) -> ListenerChange:
+        """Prepare to serve other settings; raise ConfigurationError if that cannot be, which changes nothing."""
+        change = await self._listeners.prepare(config)
+        # The same path once more is a way to ask for a changed file to be loaded.
+        self.refresh_certificates()
+        return change
 
     # ---- certificates
 
-    async def check_settings(self, config: BrokerConfig) -> None:
-        """Raise ConfigurationError if TLS cannot be served with these settings."""
-        if self._certificates is not None:
-            await self._certificates.check(config)
-            # The same path once more is a way to ask for a changed file to be loaded.
-            self.refresh_certificates()
-
     def refresh_certificates(self) -> None:
         """Load keys and certificates whose settings or files changed; connections stay."""
-        if self._certificates is None:
+        certificates = self._listeners.certificates
+        if certificates is None:
             return
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = self._loop.create_task(self._certificates.refresh())
+            self._refreshing = self._loop.create_task(certificates.refresh())
         else:
-            self._certificates.look_again()
+            certificates.look_again()
 
     def certificate_expiry(self) -> dict[str, float]:
         """When the certificate of each listener with TLS expires, in seconds since the epoch."""
-        if self._certificates is None:
+        certificates = self._listeners.certificates
+        if certificates is None:
             return {}
-        return {name: one.context.certificate.not_after for name, one in self._certificates.listeners.items()}
+        return {name: one.context.certificate.not_after for name, one in certificates.listeners.items()}
 
     def _admits(self, connection: Connection) -> str | None:
         """Why a new connection is not taken, or None."""
@@ -260,8 +228,7 @@ class Server:
             self._sweep.cancel()
         if self._refreshing is not None:
             self._refreshing.cancel()
-        for server in self._servers:
-            server.close()
+        self._listeners.close()
         self._shared.draining = True
         for connection in self.connections:
             connection.finish()
@@ -285,85 +252,3 @@ def _connections_max(segment_descriptors: int) -> int:
     if limit == resource.RLIM_INFINITY:
         return _UNLIMITED
     return max(limit - segment_descriptors - _DESCRIPTORS_RESERVED, limit // 4)
-
-
-def _size_buffers(sock: socket.socket, config: BrokerConfig) -> None:
-    """Accepted sockets inherit the sizes of the one that listens."""
-    if config.socket_send_buffer_bytes >= 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
-    if config.socket_receive_buffer_bytes >= 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
-
-
-def bind_all(listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:
-    """A socket for every listener, with the port that it got.
-
-    Port 0 is a free port, the same for all addresses of a name (another for an address that comes again).
-    """
-    for attempt in range(_PORT_ATTEMPTS):
-        bound: list[tuple[Listener, socket.socket]] = []
-        try:
-            for listener in listeners:
-                sock = _bind_next(listener, bound, optional=len(listeners) > 1 and listener.host == "::1")
-                if sock is not None:
-                    bound.append((Listener(listener.name, listener.host, sock.getsockname()[1]), sock))
-        except _PortTaken as error:
-            for _, sock in bound:
-                sock.close()
-            # The port was free for one address and taken for another: only a port that was chosen may change.
-            if attempt + 1 < _PORT_ATTEMPTS and any(listener.port == 0 for listener in listeners):
-                continue
-            raise ConfigurationError(str(error)) from error
-        except ConfigurationError:
-            for _, sock in bound:
-                sock.close()
-            raise
-        return bound
-    raise AssertionError("the last attempt returns or raises")
-
-
-class _PortTaken(ConfigurationError):
-    """Somebody else listens there."""
-
-
-def _bind_next(
-    listener: Listener, bound: Sequence[tuple[Listener, socket.socket]], *, optional: bool
-) -> socket.socket | None:
-    port = listener.port
-    if not port:
-        taken = [one.port for one, _ in bound if one.name == listener.name and one.host == listener.host]
-        offered = [one.port for one, _ in bound if one.name == listener.name and one.port not in taken]
-        port = offered[-1] if offered else 0
-    return _bind(listener, port, optional=optional)
-
-
-def _bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | None:
-    """A bound socket; None if the address may be missing on this machine and is."""
-    host = listener.host
-    family = socket.AF_INET6 if ":" in host or (not host and socket.has_ipv6) else socket.AF_INET
-    try:
-        info = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)[0]
-        sock = socket.socket(info[0], socket.SOCK_STREAM)
-    except OSError as error:
-        if optional:
-            return None
-        raise ConfigurationError(f"Cannot listen on {listener}: {error}.") from error
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if info[0] == socket.AF_INET6:
-            # Every interface means both families; an IPv6 address alone must leave IPv4's port free.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
-        sock.bind(info[4])
-        sock.listen(_BACKLOG)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        if optional and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            return None
-        if error.errno == errno.EADDRINUSE:
-            raise _PortTaken(
-                f"Cannot listen on {listener}: {error.strerror}. Another broker may be running; choose "
-                "another port with --port."
-            ) from error
-        raise ConfigurationError(f"Cannot listen on {listener}: {error.strerror}.") from error
-    return sock

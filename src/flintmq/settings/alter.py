@@ -14,6 +14,7 @@ from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, UpdateMode, nearest
 from flintmq.settings.kinds import SettingKind
+from flintmq.settings.listener_changes import listener_change_fault
 from flintmq.settings.listener_overrides import broker_setting
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
@@ -116,11 +117,24 @@ def alter_broker(
         else BrokerValues(static, altered, values.dynamic)
     )
     try:
-        changed.config()
+        after = changed.config()
     except ConfigurationError as error:
         # Kafka's code for a broker value that fails its check (KAFKA-13609); a topic's is INVALID_CONFIG.
         raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if per_broker:
+        _check_listeners(values, after, altered)
     return altered
+
+
+def _check_listeners(values: BrokerValues, after: BrokerConfig, altered: Mapping[str, str]) -> None:
+    try:
+        before = values.config()
+    except ConfigurationError:
+        # What the settings refer to is gone: there is nothing to compare with.
+        return
+    fault = listener_change_fault(before, after, texts_before=values.dynamic, texts_after=altered)
+    if fault is not None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, fault)
 
 
 def replacement(current: Mapping[str, str], values: Sequence[tuple[str, str | None]]) -> list[Alteration]:
@@ -137,14 +151,16 @@ def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
             guess = nearest(name, BROKER_SETTINGS)
             hint = f" (did you mean {guess}?)" if guess else ""
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {name}{hint}")
-        if declared.dynamic is UpdateMode.READ_ONLY:
+        is_override = name not in BROKER_SETTINGS
+        # Settings of single listeners may come with the listener that they are for.
+        if declared.dynamic is UpdateMode.READ_ONLY and not (is_override and per_broker):
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
         if declared.dynamic is UpdateMode.PER_BROKER and not per_broker:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs at default cluster level, broker id must be specified: {name}",
             )
-        if declared.dynamic is UpdateMode.PER_BROKER and name in BROKER_SETTINGS and declared.per_listener:
+        if declared.dynamic is UpdateMode.PER_BROKER and not is_override and declared.per_listener:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 "These security configs can be dynamically updated only per-listener using the listener prefix: "

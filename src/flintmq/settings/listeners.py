@@ -115,6 +115,18 @@ def listener_setting(config: BrokerConfig, listener_name: str, setting_name: str
     return listener_setting(config, listener_name, setting_name.partition(".")[2])
 
 
+def _overlap(one: Listener, other: Listener) -> bool:
+    """Whether both would need the same port of the same interface."""
+    if one.port != other.port or not one.port:
+        return False
+    hosts = {one.host, other.host}
+    # An empty host is every interface of both families.
+    if len(hosts) == 1 or "" in hosts:
+        return True
+    same_family = (":" in one.host) == (":" in other.host)
+    return same_family and bool(hosts & {"0.0.0.0", "::"})
+
+
 def listener_faults(
     listeners: Sequence[Listener], advertised: Sequence[Listener], protocols_text: str
 ) -> str | None:
@@ -126,16 +138,17 @@ def listener_faults(
                 f"no security protocol for listener {listener.name}; "
                 f"add {listener.name}:PLAINTEXT or another protocol to listener.security.protocol.map"
             )
-    addresses = [(item.host, item.port) for item in listeners if item.port]
-    if len(set(addresses)) != len(addresses):
-        return "two listeners have the same address"
+    for at, listener in enumerate(listeners):
+        other = next((one for one in listeners[:at] if _overlap(one, listener)), None)
+        if other is not None:
+            return f"two listeners have the same address: {other} and {listener}; give them different ports"
     names = [item.name for item in listeners]
     advertised_names = [item.name for item in advertised]
     if len(set(advertised_names)) != len(advertised_names):
         return "advertised.listeners names a listener twice"
     for listener in advertised:
         if listener.name not in names:
-            return f"advertised.listeners names {listener.name}, which is not among the listeners"
+            return f"advertised.listeners names {listener.name}, which is not among the listeners; change both together"
         if listener.host in ("", "0.0.0.0", "::") or not listener.port:
             return f"advertised.listeners has {listener}, an address that no client can connect to"
     return None

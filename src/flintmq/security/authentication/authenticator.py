@@ -62,7 +62,9 @@ class SaslAuthenticator:
         self._users_path: str | None = None
         self._factories: dict[str, MechanismFactory] = {}
         self._endpoints: dict[EndpointSettings, KeyEndpoint] = {}
-        """They outlive changes of settings, none of which can add another."""
+        """Of the settings in force. They outlive changes of settings that leave them in use."""
+        self._former_endpoints: dict[EndpointSettings, KeyEndpoint] = {}
+        """Those before a change, while it is applied."""
         self.scram_users = scram_users
         self._tokens = tokens
         self._secret = secret
@@ -74,7 +76,26 @@ class SaslAuthenticator:
 
     def check(self, config: BrokerConfig | None = None) -> None:
         """Build everything now; ConfigurationError says which setting is wrong. For the start, and for changes."""
-        config = config or self._config()
+        known = dict(self._endpoints)
+        try:
+            self._build_all(config or self._config())
+        finally:
+            if config is not None:
+                # Settings that may never be in force must leave no endpoint that keys are fetched from.
+                self._endpoints = known
+
+    def listeners_changed(self) -> None:
+        """Build everything again, and forget the issuers that no listener has any more."""
+        self._former_endpoints, self._endpoints = self._endpoints, {}
+        self._by_listener.clear()
+        try:
+            self._build_all(self._config())
+        except ConfigurationError as error:
+            logger.error("the SASL settings of the listeners cannot be used: %s", error)
+            self._endpoints = {**self._former_endpoints, **self._endpoints}
+        self._former_endpoints = {}
+
+    def _build_all(self, config: BrokerConfig) -> None:
         names = [name for name, protocol in protocols_of(config).items() if protocol.has_sasl]
         if config.flint_rest_port >= 0 and {BASIC, BEARER} & set(config.flint_rest_authentication):
             names.append(REST_LISTENER)
@@ -197,7 +218,8 @@ class SaslAuthenticator:
         )
         endpoint = self._endpoints.get(settings)
         if endpoint is None:
-            endpoint = self._endpoints[settings] = KeyEndpoint(settings, self._clock)
+            endpoint = self._former_endpoints.get(settings) or KeyEndpoint(settings, self._clock)
+            self._endpoints[settings] = endpoint
         return OAuthBearerMechanism(endpoint, rules, self._clock)
 
     def _plain_users(self, config: BrokerConfig, listener: str) -> PlainUsers:

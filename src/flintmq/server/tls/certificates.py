@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from flintmq.errors import ConfigurationError
@@ -53,17 +53,29 @@ class Certificates:
 
     async def load(self) -> None:
         """Build all contexts for the first time; raise ConfigurationError if one cannot be."""
-        for listener, fingerprint, built in await self._build(self._config()):
-            if isinstance(built, ConfigurationError):
-                raise ConfigurationError(f"Listener {listener}: {built}")
-            self.listeners[listener] = ListenerTls(listener, built, fingerprint)
-            self._warn_of_expiry(listener, built)
+        added = await self.check(self._config())
+        self.take(added, set(added))
 
-    async def check(self, config: BrokerConfig) -> None:
-        """Raise ConfigurationError if new settings cannot be used; nothing is replaced."""
-        for listener, _, built in await self._build(config, again=True):
+    async def check(self, config: BrokerConfig) -> dict[str, ListenerTls]:
+        """Raise ConfigurationError if new settings cannot be used; nothing is replaced.
+
+        Return the TLS of the listeners that are new, by their names.
+        """
+        added: dict[str, ListenerTls] = {}
+        for listener, fingerprint, built in await self._build(config, again=True):
             if isinstance(built, ConfigurationError):
                 raise ConfigurationError(f"Listener {listener}: {built}")
+            if listener not in self.listeners:
+                added[listener] = ListenerTls(listener, built, fingerprint)
+        return added
+
+    def take(self, added: Mapping[str, ListenerTls], names: Collection[str]) -> None:
+        """Add the TLS of new listeners, and forget that of all that are not in `names`."""
+        for listener in [one for one in self.listeners if one not in names]:
+            del self.listeners[listener]
+        for listener, tls in added.items():
+            self.listeners[listener] = tls
+            self._warn_of_expiry(listener, tls.context)
 
     async def refresh(self) -> None:
         """Replace the contexts whose settings or files changed; once more if `look_again` is called meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.settings.declaration import setting
+from flintmq.settings.declaration import UpdateMode, setting
 from flintmq.settings.kinds import SettingKind, ValueCheck, at_least, between
 from flintmq.settings.listeners import (
     DEFAULT_PORT,
@@ -42,16 +42,18 @@ class GeneralConfig:
         SettingKind.LIST,
         listeners_on(LOOPBACK, (DEFAULT_PORT,)),
         read=parse_listeners,
+        dynamic=UpdateMode.PER_BROKER,
         check=ValueCheck("at least one address", lambda value: len(value) > 0),
         doc="The addresses to listen on, as `NAME://host:port`. An empty host means every interface, port 0 "
         "any free port, and one name may have several addresses. The default is this machine only, on IPv4 "
-        "and IPv6.",
+        "and IPv6. Listeners are opened and closed while the broker runs when this is changed.",
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners",
         SettingKind.LIST,
         (),
         read=parse_listeners,
+        dynamic=UpdateMode.PER_BROKER,
         doc="The addresses clients are told to connect to, one for each listener name. Where a name is "
         "missing, a client is told the address of its own connection, which needs no configuration except "
         "behind NAT or port mapping.",
@@ -61,6 +63,7 @@ class GeneralConfig:
         SettingKind.STRING,
         DEFAULT_PROTOCOL_MAP,
         read=_read_protocol_map,
+        dynamic=UpdateMode.PER_BROKER,
         doc="The security protocol of each listener name, as `NAME:PROTOCOL`: PLAINTEXT, SSL, SASL_PLAINTEXT or "
         "SASL_SSL. Listeners that are named like a protocol need no entry.",
     )

@@ -219,11 +219,11 @@ def test_changed_settings_are_checked_and_then_in_force(
         async with tls_serving(files.server_settings) as server:
             server.configure(files.server_settings | {"listener.name.ssl.ssl.keystore.location": "/missing"})
             with pytest.raises(ConfigurationError, match="No such file"):
-                await server.server.check_settings(server.config)
+                (await server.server.prepare(server.config)).abandon()
             (files.directory / "other.pem").write_bytes(OTHER.keystore_pem)
             location = {"listener.name.ssl.ssl.keystore.location": str(files.directory / "other.pem")}
             server.configure(files.server_settings | location)
-            await server.server.check_settings(server.config)
+            (await server.server.prepare(server.config)).abandon()
             await server.refreshed()
             assert is_certificate(await server.connect(), OTHER)
 
