@@ -17,7 +17,7 @@ from flintmq.app.authorization import AuthorizationSource
 from flintmq.app.cluster_identity import ensure_cluster_id
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.http_access import HttpAccess
-from flintmq.app.listener_changes import BrokerListeners, explained_errors, log_overridden
+from flintmq.app.listener_changes import BrokerListeners, overridden_listeners
 from flintmq.app.observability.health import Phase
 from flintmq.app.observability.metrics_collector import MetricsSources
 from flintmq.app.observability.telemetry import Telemetry
@@ -76,10 +76,6 @@ class StartupReport:
     """Where metrics and health are served, if they are."""
 
 
-def _ignore() -> None:
-    pass
-
-
 class Broker:
     def __init__(
         self,
@@ -114,7 +110,7 @@ class Broker:
         self._certificate_due = 0.0
         self._checkpointing = False
         self.failed: asyncio.Event = asyncio.Event()
-        self.on_listeners_changed: Callable[[], object] = _ignore
+        self.on_listeners_changed: Callable[[], object] = lambda: None
         """Called when listeners were opened or closed while the broker runs."""
 
     async def start(self) -> StartupReport:
@@ -136,7 +132,7 @@ class Broker:
         self._open_audit_log()
         self._open_log_dir()
         await self._open_metadata()
-        with explained_errors(self._configs.values.dynamic, self._path):
+        with overridden_listeners(self._configs.values, self._path):
             await self._create_authentication()
             recovered = await self._open_partitions()
             self._create_maintenance()
@@ -204,7 +200,6 @@ class Broker:
         await metadata.start()
         await ensure_cluster_id(metadata, self._random.bytes(16))
         self._configs = Configs(metadata.image, self._loaded.static, self._config.node_id)
-        log_overridden(self._configs.values)
         self._topics = Topics(metadata, self._configs, self._random, self._config.node_id)
         self._producer_ids = ProducerIds(metadata)
         self._quotas = BrokerQuotas(

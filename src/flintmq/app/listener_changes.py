@@ -6,7 +6,7 @@ The settings are stored before anything is opened or closed, and are in force af
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flintmq.app.authentication import BrokerAuthentication
@@ -66,28 +66,19 @@ class BrokerListenerChange:
         self._change.abandon()
 
 
-def log_overridden(values: BrokerValues) -> None:
-    """Log which settings of listeners are in force in place of those that the broker was started with."""
-    for name in LISTENER_SETTINGS:
-        text = values.dynamic.get(name)
-        if text is not None and text != values.static.get(name):
-            given = values.static.get(name)
-            logger.warning(
-                "%s=%s is in force, which was set while the broker ran%s; `flintmq config --reset %s` removes it",
-                name,
-                text,
-                f", and not {given}, with which it was started" if given is not None else "",
-                name,
-            )
-
-
 @contextmanager
-def explained_errors(dynamic: Mapping[str, str], data_dir: str) -> Iterator[None]:
-    """Add to the error of a start how dynamic settings of listeners are removed, if there are any."""
+def overridden_listeners(values: BrokerValues, data_dir: str) -> Iterator[None]:
+    """Log which settings of listeners override those of the start; an error of the start names how to remove them."""
+    names = [name for name in LISTENER_SETTINGS if name in values.dynamic]
+    for name in names:
+        _log_overridden(name, values.dynamic[name], values.static.get(name))
     try:
+        if names:
+            # The listeners of the start are no substitute for those that cannot be had: they may be open to
+            # clients that are not authenticated.
+            values.config()
         yield
     except ConfigurationError as error:
-        names = [name for name in LISTENER_SETTINGS if name in dynamic]
         if not names:
             raise
         resets = " ".join(f"--reset {name}" for name in names)
@@ -95,3 +86,14 @@ def explained_errors(dynamic: Mapping[str, str], data_dir: str) -> Iterator[None
             f"{str(error).rstrip('.')}. Settings that were changed while the broker ran are in force: "
             f"{', '.join(names)}. To remove them: flintmq config {resets} --offline --data-dir {data_dir}"
         ) from error
+
+
+def _log_overridden(name: str, text: str, given: str | None) -> None:
+    if text != given:
+        logger.warning(
+            "%s=%s is in force, which was set while the broker ran%s; `flintmq config --reset %s` removes it",
+            name,
+            text,
+            f", and not {given}, with which it is started" if given is not None else "",
+            name,
+        )

@@ -1,4 +1,4 @@
-"""`flintmq config`: every setting, as a broker started with the same options would have it."""
+"""`flintmq config`: every setting, as a broker started with the same options would have it, and dynamic changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.exit_codes import LOCAL_CODES
+from flintmq.cli.common.connection import bootstrap_option
+from flintmq.cli.common.exit_codes import UsageFailure
 from flintmq.cli.common.output import note, print_json, print_table
 from flintmq.cli.common.settings_options import load_settings, source_options
 
@@ -26,20 +27,61 @@ _SECRET = "(secret)"
         "flintmq config 'log.retention.*'",
         "flintmq config --changed --config flintmq.yaml",
         "flintmq config --topic retention.ms --json",
+        "flintmq config --alter listeners=PLAINTEXT://:9092,SASL_SSL://:9093",
+        "flintmq config --reset listeners",
     ),
-    exit_codes=LOCAL_CODES,
 )
 @click.argument("pattern", required=False)
 @click.option("--topic", is_flag=True, help="The settings of topics, and the defaults that they would have.")
 @click.option("--changed", is_flag=True, help="Only those that are not at their default.")
 @source_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def command(pattern: str | None, topic: bool, changed: bool, as_json: bool, **sources: Any) -> None:
+@click.option(
+    "--alter",
+    "alterations",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a setting of a running broker; several are changed together or not at all.",
+)
+@click.option(
+    "--reset",
+    "resets",
+    multiple=True,
+    metavar="NAME",
+    help="Remove a setting that was changed with --alter: the value of the start holds again.",
+)
+@click.option("--validate-only", is_flag=True, help="With --alter or --reset: check it, and change nothing.")
+@click.option("--broker", "broker_id", type=int, metavar="ID", help="Which broker. [the only one]")
+@click.option(
+    "--offline", is_flag=True, help="With --reset: in the data directory of a broker that does not run."
+)
+@bootstrap_option
+def command(
+    pattern: str | None,
+    topic: bool,
+    changed: bool,
+    as_json: bool,
+    alterations: tuple[str, ...],
+    resets: tuple[str, ...],
+    validate_only: bool,
+    broker_id: int | None,
+    offline: bool,
+    bootstrap: str,
+    **sources: Any,
+) -> None:
     """List all settings: meaning, value, and where the value comes from.
 
     PATTERN selects by name, with * and ? as in a shell; a part of the name will do. No broker is asked: shown
     is what `flintmq serve` with the same options, environment and file would start with.
+
+    With --alter and --reset the dynamic settings of a running broker are changed. They are in force at once and
+    after a restart, over those that the broker is started with.
     """
+    if alterations or resets:
+        _change(pattern, alterations, resets, validate_only, broker_id, offline, bootstrap, sources)
+        return
+    if validate_only or offline or broker_id is not None:
+        raise UsageFailure("Give --alter NAME=VALUE or --reset NAME as well.")
     loaded = load_settings(**sources)
     rows = _of_topics(loaded) if topic else _of_brokers(loaded)
     rows = [
@@ -54,6 +96,28 @@ def command(pattern: str | None, topic: bool, changed: bool, as_json: bool, **so
         )
     else:
         note(f"No setting has a name like {pattern}." if pattern else "Everything is at its default.")
+
+
+def _change(
+    pattern: str | None,
+    alterations: tuple[str, ...],
+    resets: tuple[str, ...],
+    validate_only: bool,
+    broker_id: int | None,
+    offline: bool,
+    bootstrap: str,
+    sources: dict[str, Any],
+) -> None:
+    from flintmq.cli.config_change import change_running_broker, reset_offline
+
+    if pattern is not None:
+        raise UsageFailure(f"Leave out {pattern}: --alter and --reset name what is changed.")
+    if not offline:
+        change_running_broker(bootstrap, broker_id, alterations, resets, validate_only=validate_only)
+    elif alterations or validate_only or broker_id is not None:
+        raise UsageFailure("--offline goes with --reset alone: a change is checked by a broker that runs.")
+    else:
+        reset_offline(load_settings(**sources), resets)
 
 
 def _matches(name: str, pattern: str | None) -> bool:

@@ -45,7 +45,8 @@ COMMANDS = {
         "flintmq.cli.demo", "Watch a shop at work: broker, pipeline and lake on this machine."
     ),
     "config": CommandEntry(
-        "flintmq.cli.config", "List all settings: meaning, value, and where the value comes from."
+        "flintmq.cli.config",
+        "List all settings: meaning, value, source; and change those of a running broker.",
     ),
     "cert": CommandEntry("flintmq.cli.cert.main", "Make certificates for trying TLS."),
     "log": CommandEntry("flintmq.cli.log.main", "Check the logs of topics."),

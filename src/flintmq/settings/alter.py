@@ -14,7 +14,7 @@ from flintmq.errors import ConfigurationError, ErrorCode, RequestError
 from flintmq.settings.broker import BROKER_SETTINGS, BrokerConfig
 from flintmq.settings.declaration import Setting, UpdateMode, nearest
 from flintmq.settings.kinds import SettingKind
-from flintmq.settings.listener_changes import listener_change_fault
+from flintmq.settings.listener_changes import LISTENER_SETTINGS, listener_change_fault
 from flintmq.settings.listener_overrides import broker_setting
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
@@ -40,9 +40,15 @@ class Alteration:
 
 
 def apply_alterations(
-    current: Mapping[str, str], alterations: Sequence[Alteration], settings: Mapping[str, Setting]
+    current: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    settings: Mapping[str, Setting],
+    lists: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The texts after the operations, in their order. Values are not checked here."""
+    """The texts after the operations, in their order. Values are not checked here.
+
+    `lists` are what is appended to where `current` has nothing and the declared default is not meant.
+    """
     _refuse_malformed(alterations)
     altered = dict(current)
     for alteration in alterations:
@@ -52,7 +58,8 @@ def apply_alterations(
         elif alteration.operation == AlterOperation.SET:
             altered[name] = value
         else:
-            altered[name] = _changed_list(altered.get(name), alteration.operation, value, name, settings)
+            start = altered.get(name, lists.get(name) if lists else None)
+            altered[name] = _changed_list(start, alteration.operation, value, name, settings)
         if len(altered.get(name, "")) > _VALUE_SIZE_MAX:
             raise RequestError(
                 ErrorCode.INVALID_CONFIG, f"The value of {name} is longer than {_VALUE_SIZE_MAX} bytes"
@@ -108,7 +115,9 @@ def alter_broker(
 ) -> dict[str, str]:
     """IncrementalAlterConfigs of a broker: the new dynamic texts of this broker, or of the whole cluster."""
     current = values.dynamic if per_broker else values.dynamic_default
-    altered = apply_alterations(current, alterations, BROKER_SETTINGS)
+    # To append to `listeners` is to add a listener to those that are open.
+    lists = {name: text for name, text in values.merged().items() if name in LISTENER_SETTINGS}
+    altered = apply_alterations(current, alterations, BROKER_SETTINGS, lists)
     _check_dynamic(altered, per_broker=per_broker)
     static = values.static
     changed = (

@@ -148,7 +148,9 @@ def listener_faults(
         return "advertised.listeners names a listener twice"
     for listener in advertised:
         if listener.name not in names:
-            return f"advertised.listeners names {listener.name}, which is not among the listeners; change both together"
+            return (
+                f"advertised.listeners names {listener.name}, which is not among the listeners; change both"
+            )
         if listener.host in ("", "0.0.0.0", "::") or not listener.port:
             return f"advertised.listeners has {listener}, an address that no client can connect to"
     return None

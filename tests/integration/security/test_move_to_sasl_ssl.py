@@ -1,25 +1,26 @@
-"""From PLAINTEXT to SASL_SSL under load: a second listener opens, the clients move, the first one closes.
-
-`listeners` is read at the start: each of the two changes is a restart, during which clients retry.
+"""From PLAINTEXT to SASL_SSL under load, without a restart: a second listener opens, the clients move, the first one
+closes.
 """
 
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
+import socket
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 
-from support.broker.broker_process import BrokerProcess, clean_environment, closed_port
+from support.broker.broker_process import BrokerProcess, closed_port
+from support.security.commands import flintmq
 from support.tls.certificates import CertificateFiles
 
 TIMEOUT_S = 60.0
 TOPIC, GROUP = "orders", "billing"
+PRODUCERS, CONSUMER = ("web", "shop"), "consumer"
 USER, PASSWORD = "alice", "alice-secret"
 MECHANISM = "SCRAM-SHA-512"
 RECORDS_PER_STEP = 100
@@ -27,21 +28,21 @@ _PAUSE_S = 0.002
 
 
 class Clients:
-    """A producer and a consumer, each of which moves to other settings when `move` is called.
+    """Two producers and a consumer, each of which moves to other settings when `move` is called.
 
     The consumer commits what it has read before it moves, and nothing else does: so a record that is read twice, or
     lost, shows.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self.acknowledged: list[int] = []
+        self.acknowledged: list[bytes] = []
         self.failed: list[Any] = []
-        self.read: list[int] = []
-        self._config = {"producer": config, "consumer": config}
+        self.read: list[bytes] = []
+        self._config = dict.fromkeys((*PRODUCERS, CONSUMER), config)
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._produce, name="producer"),
-            threading.Thread(target=self._consume, name="consumer"),
+            *(threading.Thread(target=self._produce, args=(name,), name=name) for name in PRODUCERS),
+            threading.Thread(target=self._consume, name=CONSUMER),
         ]
         self._errors: list[BaseException] = []
         for thread in self._threads:
@@ -65,14 +66,15 @@ class Clients:
             thread.join(TIMEOUT_S)
         assert not self._errors, self._errors
 
-    def _produce(self) -> None:
+    def _produce(self, name: str) -> None:
         try:
             numbers = itertools.count()
             while not self._stopping.is_set():
-                config = self._config["producer"]
+                config = self._config[name]
                 producer = confluent_kafka.Producer({**config, "enable.idempotence": True, "linger.ms": 1})
-                while not self._stopping.is_set() and config is self._config["producer"]:
-                    producer.produce(TOPIC, b"%d" % next(numbers), on_delivery=self._delivered)
+                while not self._stopping.is_set() and config is self._config[name]:
+                    value = f"{name} {next(numbers)}".encode()
+                    producer.produce(TOPIC, value, on_delivery=self._delivered)
                     producer.poll(_PAUSE_S)
                 assert producer.flush(TIMEOUT_S) == 0
         except BaseException as error:
@@ -80,14 +82,14 @@ class Clients:
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
-            self.acknowledged.append(int(message.value()))
+            self.acknowledged.append(message.value())
         else:
             self.failed.append(error)
 
     def _consume(self) -> None:
         try:
             while not self._is_done():
-                config = self._config["consumer"]
+                config = self._config[CONSUMER]
                 consumer = confluent_kafka.Consumer(
                     {
                         **config,
@@ -99,10 +101,10 @@ class Clients:
                     }
                 )
                 consumer.subscribe([TOPIC])
-                while not self._is_done() and config is self._config["consumer"]:
+                while not self._is_done() and config is self._config[CONSUMER]:
                     message = consumer.poll(0.05)
                     if message is not None and message.error() is None:
-                        self.read.append(int(message.value()))
+                        self.read.append(message.value())
                         consumer.store_offsets(message)
                 consumer.commit(asynchronous=False)
                 consumer.close()
@@ -112,12 +114,12 @@ class Clients:
     def _is_done(self) -> bool:
         return (
             self._stopping.is_set()
-            and not self._threads[0].is_alive()
+            and not any(thread.is_alive() for thread in self._threads[:-1])
             and (len(self.read) >= len(self.acknowledged))
         )
 
 
-def test_a_broker_moves_to_sasl_ssl_under_load(tmp_path: Path) -> None:
+def test_a_broker_moves_to_sasl_ssl_under_load_without_a_restart(tmp_path: Path) -> None:
     files = CertificateFiles(tmp_path / "certificates")
     plain_port, secure_port = closed_port(), closed_port()
     plain = {"bootstrap.servers": f"127.0.0.1:{plain_port}", "log_level": 0}
@@ -130,29 +132,50 @@ def test_a_broker_moves_to_sasl_ssl_under_load(tmp_path: Path) -> None:
         "sasl.password": PASSWORD,
         "log_level": 0,
     }
+    command_config = tmp_path / "client.properties"
+    command_config.write_text(
+        "".join(f"{name}={value}\n" for name, value in secure.items() if name != "log_level")
+    )
     first = f"PLAINTEXT://127.0.0.1:{plain_port}"
     second = f"SASL_SSL://127.0.0.1:{secure_port}"
-    secured = (f"ssl.keystore.location={files.keystore}", f"sasl.enabled.mechanisms={MECHANISM}")
+    as_user = ("--command-config", str(command_config), "--bootstrap-server", f"127.0.0.1:{secure_port}")
     broker = BrokerProcess(tmp_path / "data", settings(f"listeners={first}"))
     with broker:
+        pid = broker.pid
         clients = Clients(plain)
         try:
             clients.wait_for(RECORDS_PER_STEP)
             add_user(broker.address)
-
-            restart(broker, f"listeners={first},{second}", *secured)
+            flintmq(
+                *("config", "--bootstrap-server", broker.address, "--alter", f"listeners={first},{second}"),
+                *("--alter", f"listener.name.sasl_ssl.ssl.keystore.location={files.keystore}"),
+                *("--alter", f"listener.name.sasl_ssl.sasl.enabled.mechanisms={MECHANISM}"),
+            )
             clients.wait_for(RECORDS_PER_STEP)
-            for client in ("consumer", "producer"):
+            for client in (CONSUMER, *PRODUCERS):
                 clients.move(client, secure)
                 clients.wait_for(RECORDS_PER_STEP)
 
-            restart(broker, f"listeners={second}", *secured)
+            flintmq("config", "--alter", f"listeners={second}", *as_user)
             clients.wait_for(RECORDS_PER_STEP)
+            with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", plain_port)):
+                pass
+            assert (broker.is_running, broker.pid) == (True, pid)
         finally:
             clients.stop()
+
+        # What was changed is in force after a restart, whatever the broker is started with.
+        assert broker.stop() == 0
+        broker.start()
+        assert broker.addresses == [f"127.0.0.1:{secure_port}"]
+        assert f"listeners={second} is in force" in broker.errors
+        assert "orders" in flintmq("topic", "list", *as_user).stdout
     assert clients.failed == []
-    assert clients.acknowledged == list(range(len(clients.acknowledged)))
-    assert clients.read == clients.acknowledged
+    assert len(set(clients.acknowledged)) == len(clients.acknowledged)
+    assert sorted(clients.read) == sorted(clients.acknowledged)
+    for name in PRODUCERS:
+        own = [value for value in clients.read if value.startswith(name.encode())]
+        assert own == [f"{name} {number}".encode() for number in range(len(own))]
 
 
 def settings(*given: str) -> list[str]:
@@ -160,19 +183,8 @@ def settings(*given: str) -> list[str]:
 
 
 def add_user(address: str) -> None:
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "flintmq", "user", "add", USER, "--password-file", "-"),
-            *("--mechanism", MECHANISM, "--bootstrap-server", address),
-        ],
-        input=PASSWORD,
-        text=True,
-        check=True,
-        env=clean_environment(),
+    flintmq(
+        *("user", "add", USER, "--password-file", "-", "--mechanism", MECHANISM),
+        *("--bootstrap-server", address),
+        text=PASSWORD,
     )
-
-
-def restart(broker: BrokerProcess, *given: str) -> None:
-    assert broker.stop() == 0
-    broker.args = settings(*given)
-    broker.start()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from flintmq.app.offline_credentials import with_credentials
+from flintmq.app.offline_metadata import with_credentials
 from flintmq.errors import ErrorCode, RequestError
 from flintmq.metadata.scram_credentials import (
     ALTERATIONS_MAX,

@@ -109,6 +109,15 @@ def test_dynamic_milliseconds_beat_static_hours() -> None:
     assert changed.config().log_retention_ms == 5
 
 
+def test_appending_to_listeners_begins_with_those_in_force() -> None:
+    values = BrokerValues(static={"listeners": "PLAINTEXT://:1"})
+    added = alter_broker(values, [Alteration("listeners", APPEND, "PLAINTEXT://:2")], per_broker=True)
+    assert added == {"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}
+    values = BrokerValues(values.static, dynamic=added)
+    removed = alter_broker(values, [Alteration("listeners", SUBTRACT, "PLAINTEXT://:1")], per_broker=True)
+    assert removed == {"listeners": "PLAINTEXT://:2"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "per_broker", "code"),
     [

@@ -128,7 +128,7 @@ class DirectoryStore:
             self._alter([], [ScramUpsertion(user, mechanism.type, count, salt, salted)])
 
     def users(self) -> list[KnownUser]:
-        from flintmq.app.offline_credentials import with_credentials
+        from flintmq.app.offline_metadata import with_credentials
         from flintmq.metadata.scram_credentials import ScramCredentials, ScramDescription
 
         if not os.path.isdir(self._data_dir):
@@ -157,7 +157,7 @@ class DirectoryStore:
         return wanted
 
     def _alter(self, deletions: Sequence[Any], upsertions: Sequence[Any]) -> None:
-        from flintmq.app.offline_credentials import with_credentials
+        from flintmq.app.offline_metadata import with_credentials
 
         results = with_credentials(self._data_dir, lambda one: one.alter(deletions, upsertions))
         for error in results.values():
