@@ -136,9 +136,14 @@ class OpenListeners:
         except PortTaken as error:
             if not self.open:
                 raise
+            own = next((one.bound for one in self.open if one.bound.port == error.listener.port), None)
+            reason = (
+                "another process listens on this port; choose another port"
+                if own is None
+                else f"the broker itself listens on {own}; write that address as it is, or choose another port"
+            )
             raise ConfigurationError(
-                f"Cannot listen on {error.listener}: another socket listens on this port. Choose another one; "
-                "nothing has been changed."
+                f"Cannot listen on {error.listener}: {reason}. Nothing has been changed."
             ) from error
         for at, (wanted, got, sock) in enumerate(bound):
             try:

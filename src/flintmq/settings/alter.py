@@ -131,17 +131,17 @@ def alter_broker(
         # Kafka's code for a broker value that fails its check (KAFKA-13609); a topic's is INVALID_CONFIG.
         raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if per_broker:
-        _check_listeners(values, after, altered)
+        _check_listeners(values, after)
     return altered
 
 
-def _check_listeners(values: BrokerValues, after: BrokerConfig, altered: Mapping[str, str]) -> None:
+def _check_listeners(values: BrokerValues, after: BrokerConfig) -> None:
     try:
         before = values.config()
     except ConfigurationError:
         # What the settings refer to is gone: there is nothing to compare with.
         return
-    fault = listener_change_fault(before, after, texts_before=values.dynamic, texts_after=altered)
+    fault = listener_change_fault(before, after)
     if fault is not None:
         raise RequestError(ErrorCode.INVALID_REQUEST, fault)
 

@@ -6,24 +6,17 @@ security protocol, or another value of a setting that is read when a listener is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from flintmq.settings.broker import BrokerConfig
 from flintmq.settings.declaration import UpdateMode
-from flintmq.settings.listener_overrides import broker_setting, split_override
+from flintmq.settings.listener_overrides import broker_setting, override_name
 from flintmq.settings.listeners import protocols_of
+from flintmq.settings.rest import REST_LISTENER
 
 LISTENER_SETTINGS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
-def listener_change_fault(
-    before: BrokerConfig,
-    after: BrokerConfig,
-    *,
-    texts_before: Mapping[str, str],
-    texts_after: Mapping[str, str],
-) -> str | None:
-    """What keeps a running broker from having other dynamic settings, or None."""
+def listener_change_fault(before: BrokerConfig, after: BrokerConfig) -> str | None:
+    """What keeps a running broker from changing its settings from `before` to `after`, or None."""
     old, new = protocols_of(before), protocols_of(after)
     for name in old.keys() & new.keys():
         if old[name] is not new[name]:
@@ -31,19 +24,20 @@ def listener_change_fault(
                 f"the security protocol of listener {name} cannot change from {old[name].value} to {new[name].value} "
                 "while the broker runs; add a listener with another name, move the clients, and remove this one"
             )
-    for setting_name in sorted(texts_before.keys() | texts_after.keys()):
-        split = split_override(setting_name)
-        if split is None or texts_before.get(setting_name) == texts_after.get(setting_name):
-            continue
-        declared = broker_setting(setting_name)
+    set_before, set_after = before.listener_overrides, after.listener_overrides
+    for key in sorted(set_before.keys() | set_after.keys()):
+        name = override_name(*key)
+        declared = broker_setting(name)
         if declared is None or declared.dynamic is not UpdateMode.READ_ONLY:
             continue
-        listener = split[0]
-        if listener in old and listener in new:
+        if (key in set_before, set_before.get(key)) == (key in set_after, set_after.get(key)):
+            continue
+        listener = key[0]
+        if listener == REST_LISTENER or (listener in old and listener in new):
             return (
-                f"Cannot update these configs dynamically: {setting_name} is read when the listener is opened; add a "
+                f"Cannot update these configs dynamically: {name} is read when the listener is opened; add a "
                 "listener with another name, or restart the broker"
             )
-        if listener not in new and setting_name in texts_after:
-            return f"{setting_name}: there is no listener {listener}; add it to listeners in the same request"
+        if key in set_after and listener not in new:
+            return f"{name}: there is no listener {listener}; add it to listeners in the same request"
     return None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flintmq.settings.broker import BrokerConfig
 
 DEFAULT_PORT = 9092
+LISTENERS_MAX = 100
 LOOPBACK = ("127.0.0.1", "::1")
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%a-zA-Z0-9]*)\]|([0-9A-Za-z\-%._]*)):([0-9]+)")
@@ -132,6 +133,8 @@ def listener_faults(
 ) -> str | None:
     """What is wrong with these settings taken together, or None."""
     protocols = all_protocols(protocols_text)
+    if len(listeners) > LISTENERS_MAX:
+        return f"there are {len(listeners)} listeners; at most {LISTENERS_MAX} are possible"
     for listener in listeners:
         if listener.name not in protocols:
             return (

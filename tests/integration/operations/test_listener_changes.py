@@ -87,7 +87,7 @@ def test_a_change_that_fails_is_neither_stored_nor_in_force(
         failing: list[tuple[dict[str, str], str]] = [
             (
                 {"listeners": f"{first},PLAINTEXT://127.0.0.1:{port},{taken}"},
-                "another socket listens on this port",
+                "another process listens on this port",
             ),
             (
                 {

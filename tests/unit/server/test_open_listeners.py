@@ -174,9 +174,11 @@ def test_a_port_that_is_taken_changes_nothing(loop_factory: LoopFactory) -> None
                 taken = other.getsockname()[1]
                 wanted = f"A://127.0.0.1:0,B://127.0.0.1:{taken}"
                 with pytest.raises(
-                    ConfigurationError, match=f"B://127.0.0.1:{taken}.*nothing has been changed"
+                    ConfigurationError, match=f"B://127.0.0.1:{taken}.*Nothing has been changed"
                 ):
                     await one.change(wanted, listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT")
+            with pytest.raises(ConfigurationError, match=f"the broker itself listens on {first}"):
+                await one.change(f"PLAINTEXT://0.0.0.0:{first.port}")
             assert one.server.bound == [first]
             assert await one.echoes(client)
             assert await one.echoes(await one.connect(first))

@@ -71,6 +71,7 @@ def test_a_listener_goes_with_or_without_its_settings_and_may_come_again_with_ot
         ),
         ({"listeners": "EXTERNAL://:9093,PLAINTEXT://:9093"}, "different ports"),
         ({"listeners": "EXTERNAL://:9093,PLAINTEXT://127.0.0.1:9093"}, "different ports"),
+        ({"listeners": ",".join(f"PLAINTEXT://:{port}" for port in range(1, 102))}, "at most 100"),
         ({"listeners": ""}, "at least one address"),
         ({"listeners": "9092"}, "NAME://host:port"),
         ({"listeners": f"{FIRST},SSL://:9094"}, "listener SSL"),
@@ -86,6 +87,7 @@ def test_a_listener_goes_with_or_without_its_settings_and_may_come_again_with_ot
             {"listener.name.external.connections.max.reauth.ms": None},
             "Cannot update these configs dynamically",
         ),
+        ({"listener.name.rest.ssl.client.auth": "required"}, "restart the broker"),
         ({"listener.name.other.connections.max.reauth.ms": "2"}, "there is no listener OTHER"),
     ],
 )
@@ -103,6 +105,11 @@ def test_a_listener_that_is_advertised_goes_together_with_its_address() -> None:
     assert "change both" in refusal(values, {"listeners": "EXTERNAL://:9093"})
     changes = {"listeners": "EXTERNAL://:9093", "advertised.listeners": "EXTERNAL://b:2"}
     assert altered(values, dict(changes)) == changes
+
+
+def test_a_dynamic_setting_may_go_when_the_settings_of_the_start_say_the_same() -> None:
+    values = BrokerValues(static={**WITH_EXTERNAL.dynamic}, dynamic=WITH_EXTERNAL.dynamic)
+    assert altered(values, dict.fromkeys(WITH_EXTERNAL.dynamic)) == {}
 
 
 @pytest.mark.parametrize("name", ["listeners", "listener.name.plaintext.connections.max.reauth.ms"])
