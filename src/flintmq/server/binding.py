@@ -38,7 +38,7 @@ def bind_all(
                 if sock is not None:
                     got = Listener(listener.name, listener.host, sock.getsockname()[1])
                     bound.append((listener, got, sock))
-        except PortTaken:
+        except ListenerPortTaken:
             for _, _, sock in bound:
                 sock.close()
             # The port was free for one address and taken for another: only a port that was chosen may change.
@@ -53,7 +53,7 @@ def bind_all(
     raise AssertionError("the last attempt returns or raises")
 
 
-class PortTaken(ConfigurationError):
+class ListenerPortTaken(ConfigurationError):
     """Another socket listens on the address."""
 
     def __init__(self, listener: Listener, reason: str) -> None:
@@ -99,6 +99,6 @@ def _bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | N
         if optional and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             return None
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(listener, error.strerror or "in use") from error
+            raise ListenerPortTaken(listener, error.strerror or "in use") from error
         raise ConfigurationError(f"Cannot listen on {listener}: {error.strerror}.") from error
     return sock

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.effects import Executor
 from flintmq.errors import ConfigurationError
-from flintmq.server.binding import BACKLOG, PortTaken, bind_all, size_buffers
+from flintmq.server.binding import BACKLOG, ListenerPortTaken, bind_all, size_buffers
 from flintmq.server.connection import Connection
 from flintmq.server.context import ServerContext
 from flintmq.settings import BrokerConfig, Listener
@@ -133,7 +133,7 @@ class OpenListeners:
             # In a thread: a host name may have to be looked up.
             others = len(change.kept) + len(added) - len(free)
             bound = await self._executor.run(partial(bind_all, free, others=others)) if free else []
-        except PortTaken as error:
+        except ListenerPortTaken as error:
             if not self.open:
                 raise
             own = next((one.bound for one in self.open if one.bound.port == error.listener.port), None)

@@ -45,7 +45,7 @@ def test_a_chosen_port_that_is_taken_for_the_other_address_is_chosen_again(
     def bind(listener: Listener, port: int, *, optional: bool) -> socket.socket | None:
         if listener.host == "::1" and not taken:
             taken.append(port)
-            raise binding.PortTaken(listener, "taken")
+            raise binding.ListenerPortTaken(listener, "taken")
         return real_bind(listener, port, optional=optional)
 
     monkeypatch.setattr(binding, "_bind", bind)
