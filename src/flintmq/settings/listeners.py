@@ -136,6 +136,6 @@ def listener_faults(
     for listener in advertised:
         if listener.name not in names:
             return f"advertised.listeners names {listener.name}, which is not among the listeners"
-        if listener.host in ("", "0.0.0.0", "::") or not listener.port:
+        if listener.host in ("", "0.0.0.0", "::") or not listener.port:  # nosec B104
             return f"advertised.listeners has {listener}, an address that no client can connect to"
     return None
