@@ -70,10 +70,10 @@ Where FlintMQ knowingly differs from Apache Kafka on one node:
 - A topic that a metadata request creates is in the answer to that request (Kafka answers with an error first).
 - `segment.bytes` may be as small as 14 bytes (Kafka 4: 1 MiB).
 - An unknown dynamic broker setting is refused (Kafka stores it).
-- `advertised.listeners` is dynamic, and a listener that is advertised may be removed (Kafka 4.3 refuses both). Another
-  address of an open listener takes effect at once (Kafka: after a restart). New ports are bound before the settings are
-  stored: one that is taken fails the request, where Kafka stores the settings and logs the failure. Connections of a
-  removed listener get the responses to what was dispatched (Kafka closes them at once).
+- `advertised.listeners` is dynamic, and a listener that is advertised may be removed (Kafka 4.3 refuses both).
+  Another address of an open listener takes effect at once (Kafka: after a restart). New ports are bound before the
+  settings are stored: one that is taken fails the request, where Kafka stores the settings and logs the failure.
+  Connections of a removed listener get the responses to what was dispatched (Kafka closes them at once).
 - At most 1,000 unknown tagged fields are read in one struct.
 - A CreateAcls or DeleteAcls request of more than 128 ACLs is applied in several transactions of the metadata store;
   Kafka applies it as a whole.

@@ -204,6 +204,8 @@ def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
         f"listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas(USERS)}",
         "connection.failed.authentication.delay.ms=0",
         "auto.create.topics.enable=false",
+        # The records of the healthy client are old, and the long test outlasts the first look of retention.
+        "log.retention.ms=-1",
         "flint.rest.port=-1",
     )
     arguments = [word for text in settings for word in ("--set", text)]

@@ -23,7 +23,7 @@ PATIENCE_S = 2.0
 
 def addresses(listeners: Iterable[Listener]) -> list[str]:
     """`host:port` of each, as a client would write it; every interface is 0.0.0.0."""
-    return [str(Listener(one.name, one.host or "0.0.0.0", one.port)).partition("://")[2] for one in listeners]
+    return [str(Listener(one.name, one.host or "0.0.0.0", one.port)).partition("://")[2] for one in listeners]  # nosec B104
 
 
 def ready_line(started: StartupReport) -> str:

@@ -88,7 +88,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> None:
         """Listen as `bind` does."""
         await self.start_on(bind(host, port))
-        self.host = host or "0.0.0.0"
+        self.host = host or "0.0.0.0"  # nosec B104
 
     async def start_on(self, sock: socket.socket) -> None:
         """Listen on a socket that `bind` has made."""
@@ -278,7 +278,7 @@ def bind(
             )
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        words = f"Cannot listen on {host or '0.0.0.0'}:{port} for HTTP ({option}): {error.strerror}."
+        words = f"Cannot listen on {host or '0.0.0.0'}:{port} for HTTP ({option}): {error.strerror}."  # nosec B104
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(f"{words} Choose {alternatives}.") from error
         raise ConfigurationError(words) from error

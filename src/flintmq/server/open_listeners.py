@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
 _DRAIN_STEP_S = 0.01
-_EVERY_INTERFACE = ("::", "0.0.0.0")
+_EVERY_INTERFACE = ("::", "0.0.0.0")  # nosec B104
 
 
 class OpenListener:

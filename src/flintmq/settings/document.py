@@ -86,6 +86,6 @@ def _read_yaml(file: SettingsFile) -> Any:
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(file.text, Loader)
+        return yaml.load(file.text, Loader)  # nosec B506
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{file.name}: not valid YAML: {error}") from None

@@ -13,7 +13,9 @@ from flintmq.settings.broker import BROKER_SETTINGS
 from flintmq.settings.declaration import Setting
 
 PREFIX: Final = "listener.name."
+MECHANISM_NAMES: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _VARIABLE_PREFIX: Final = "FLINTMQ_LISTENER_NAME_"
+_WITH_MECHANISM: Final = ("sasl.", "connections.max.reauth")
 
 
 def split_override(name: str) -> tuple[str, str] | None:
@@ -34,7 +36,7 @@ def _declared(name: str) -> Setting | None:
     found = BROKER_SETTINGS.get(name.lower())
     if found is None:
         _, _, tail = name.lower().partition(".")
-        found = BROKER_SETTINGS.get(tail) if tail.startswith(("sasl.", "connections.max.reauth")) else None
+        found = BROKER_SETTINGS.get(tail) if tail.startswith(_WITH_MECHANISM) else None
     return found if found is not None and found.per_listener else None
 
 
@@ -64,5 +66,15 @@ def override_of_variable(variable: str) -> str | None:
     for name in sorted(names, key=len, reverse=True):
         ending = "_" + name.replace(".", "_").upper()
         if rest.endswith(ending) and len(rest) > len(ending):
-            return override_name(rest[: -len(ending)], name)
+            return _override_of(rest[: -len(ending)], name)
     return None
+
+
+def _override_of(listener: str, name: str) -> str:
+    """Return the name of an override; a mechanism at the end of the listener's name belongs to the setting."""
+    if name.startswith(_WITH_MECHANISM):
+        for mechanism in MECHANISM_NAMES:
+            ending = "_" + mechanism.replace("-", "_").upper()
+            if listener.endswith(ending) and len(listener) > len(ending):
+                return override_name(listener[: -len(ending)], f"{mechanism.lower()}.{name}")
+    return override_name(listener, name)

@@ -125,7 +125,7 @@ def _overlap(one: Listener, other: Listener) -> bool:
     if len(hosts) == 1 or "" in hosts:
         return True
     same_family = (":" in one.host) == (":" in other.host)
-    return same_family and bool(hosts & {"0.0.0.0", "::"})
+    return same_family and bool(hosts & {"0.0.0.0", "::"})  # nosec B104
 
 
 def listener_faults(
@@ -154,6 +154,6 @@ def listener_faults(
             return (
                 f"advertised.listeners names {listener.name}, which is not among the listeners; change both"
             )
-        if listener.host in ("", "0.0.0.0", "::") or not listener.port:
+        if listener.host in ("", "0.0.0.0", "::") or not listener.port:  # nosec B104
             return f"advertised.listeners has {listener}, an address that no client can connect to"
     return None

@@ -193,7 +193,7 @@ def _write_program(path: str, text: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path), delete=False) as file:
             file.write(text)
-        os.chmod(file.name, 0o755)
+        os.chmod(file.name, 0o755)  # nosec B103
         os.replace(file.name, path)
     except OSError as error:
         raise NoJava(

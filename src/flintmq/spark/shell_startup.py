@@ -12,4 +12,4 @@ print('FlintMQ: spark.read.format("flintmq") and spark.readStream.format("flintm
 
 if _own := os.environ.get("FLINTMQ_SHELL_STARTUP"):
     with open(_own, encoding="utf-8") as _file:
-        exec(compile(_file.read(), _own, "exec"))
+        exec(compile(_file.read(), _own, "exec"))  # nosec B102

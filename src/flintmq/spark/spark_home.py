@@ -53,7 +53,7 @@ def _link(installed: str, home: str) -> None:
     os.makedirs(os.path.dirname(home), exist_ok=True)
     aside = tempfile.mkdtemp(dir=os.path.dirname(home))
     try:
-        os.chmod(aside, 0o755)
+        os.chmod(aside, 0o755)  # nosec B103
         for name in ("bin", "data", "jars", "licenses", "sbin"):
             os.symlink(os.path.join(installed, name), os.path.join(aside, name))
         # The shell starts with a file in there.

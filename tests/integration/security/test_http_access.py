@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from flintmq.cli.main import main
 from flintmq.metrics import parse
 from flintmq.protocol.messages import CreateAclsRequest, CreateAclsResponse
 from flintmq.protocol.scram import ScramMechanism
@@ -241,6 +243,28 @@ def test_curl_takes_user_and_password(broker: BrokerProcess) -> None:
 def start(tmp_path: Path, *settings: str) -> BrokerProcess:
     words = [word for text in ("flint.rest.port=0", *settings) for word in ("--set", text)]
     return BrokerProcess(tmp_path / "data", words)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "words"),
+    [
+        ("admin", USERS["admin"], "requests/s"),
+        ("alice", USERS["alice"], "403 Forbidden: the user needs an ACL"),
+        ("alice", "wrong", "401 Unauthorized: it asks for credentials"),
+    ],
+)
+def test_top_sends_the_credentials_of_the_command_config(
+    broker: BrokerProcess, tmp_path: Path, user: str, password: str, words: str
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.username={user}\nsasl.password={password}\n"
+    )
+    host, port = address_of(broker)
+    arguments = ["--url", f"http://{host}:{port}", "--once", "--interval", "0.1"]
+    done = CliRunner().invoke(main, ["top", *arguments, "--command-config", str(config)])
+    assert words in done.output
 
 
 def test_the_port_is_not_opened_to_the_network_without_authentication(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from flintmq.settings import (
     load,
     parse_broker_config,
 )
+from flintmq.settings.listener_overrides import override_of_variable
 from flintmq.settings.listeners import SecurityProtocol, listener_setting, protocols_of
 from flintmq.settings.tls import openssl_cipher, tls_settings
 
@@ -119,6 +120,21 @@ def test_overrides_come_from_command_line_environment_and_file() -> None:
         "listener.name.external.ssl.protocol": "TLSv1.2",
     }
     assert "secret" not in repr(loaded.broker)
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("SASL_SSL_PLAIN_SASL_JAAS_CONFIG", "sasl_ssl.plain.sasl.jaas.config"),
+        ("SASL_SSL_SCRAM_SHA_512_SASL_JAAS_CONFIG", "sasl_ssl.scram-sha-512.sasl.jaas.config"),
+        ("SASL_PLAINTEXT_SASL_ENABLED_MECHANISMS", "sasl_plaintext.sasl.enabled.mechanisms"),
+        ("X_OAUTHBEARER_CONNECTIONS_MAX_REAUTH_MS", "x.oauthbearer.connections.max.reauth.ms"),
+        ("PLAIN_SSL_CLIENT_AUTH", "plain.ssl.client.auth"),
+        ("PLAIN_SASL_ENABLED_MECHANISMS", "plain.sasl.enabled.mechanisms"),
+    ],
+)
+def test_a_variable_may_name_a_mechanism_of_a_listener(variable: str, name: str) -> None:
+    assert override_of_variable(f"FLINTMQ_LISTENER_NAME_{variable}") == f"listener.name.{name}"
 
 
 @pytest.mark.parametrize(

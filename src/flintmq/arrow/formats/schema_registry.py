@@ -146,7 +146,7 @@ class HttpSchemaRegistry:
             if attempt:
                 time.sleep(self.first_pause_s * 4 ** (attempt - 1))
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+                with urllib.request.urlopen(request, timeout=self.timeout_s) as response:  # nosec B310
                     return self._parsed(response.read(_ANSWER_BYTES_MAX + 1))
             except urllib.error.HTTPError as error:
                 with error:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from urllib.parse import urlsplit
 
 import click
 
 from flintmq.cli.common.command import Command
-from flintmq.cli.common.connection import json_option
-from flintmq.cli.common.exit_codes import CommandFailure, Exit, NoBrokerFailure, UsageFailure
+from flintmq.cli.common.connection import client_security, command_config_option, json_option
+from flintmq.cli.common.exit_codes import Exit
 from flintmq.cli.common.output import print_json, print_table
 from flintmq.cli.top.rates import BrokerRates, compare
+from flintmq.cli.top.scrape import DEFAULT_URL, scrape
 from flintmq.cli.top.view import (
     API_COLUMNS,
     CLIENT_COLUMNS,
@@ -26,11 +25,7 @@ from flintmq.cli.top.view import (
     screen,
     summary_rows,
 )
-from flintmq.metrics import Scrape, parse
-
-DEFAULT_URL = "http://127.0.0.1:30004"
-_TIMEOUT_S = 10.0
-_BYTES_MAX = 256 << 20
+from flintmq.client.security import ClientSecurity
 
 
 @click.command(
@@ -39,11 +34,12 @@ _BYTES_MAX = 256 << 20
     examples=(
         "flintmq top",
         "flintmq top --url http://broker-1:30004 --interval 5",
+        "flintmq top --url https://broker-1:30004 --command-config admin.properties",
         "flintmq top --once --json",
     ),
     exit_codes={
         Exit.OK: "done",
-        Exit.FAILED: "what answers there tells no metrics",
+        Exit.FAILED: "what answers there has no metrics, or does not show them to this user",
         Exit.USAGE: "wrong usage",
         Exit.NO_BROKER: "nothing answers",
     },
@@ -60,6 +56,7 @@ _BYTES_MAX = 256 << 20
     help="Seconds between two looks; rates are of that time.",
 )
 @click.option("--once", is_flag=True, help="Look twice, one interval apart, print, and end.")
+@command_config_option
 @json_option
 def command(url: str, interval_s: float, once: bool, as_json: bool) -> None:
     """Watch a broker at work.
@@ -67,8 +64,11 @@ def command(url: str, interval_s: float, once: bool, as_json: bool) -> None:
     Requests, bytes and latency by API, the busiest partitions, connected clients, memory, and how late the
     event loop is. Without a terminal, or with --once, it prints one picture and ends; --json goes on line by
     line unless --once is given too.
+
+    A port that asks for credentials gets those of --command-config (sasl.username and sasl.password, a token of
+    OAUTHBEARER, or a client certificate); ssl.ca.location is the CA of an https address.
     """
-    looks = _looks(url, interval_s)
+    looks = _looks(url, client_security(), interval_s)
     try:
         if once and as_json:
             print_json(asdict(next(looks)))
@@ -82,41 +82,13 @@ def command(url: str, interval_s: float, once: bool, as_json: bool) -> None:
         pass  # how one ends it
 
 
-def _looks(url: str, interval_s: float) -> Iterator[BrokerRates]:
-    before, at = scrape(url), time.monotonic()
+def _looks(url: str, security: ClientSecurity, interval_s: float) -> Iterator[BrokerRates]:
+    before, at = scrape(url, security), time.monotonic()
     while True:
         time.sleep(interval_s)
-        after, now = scrape(url), time.monotonic()
+        after, now = scrape(url, security), time.monotonic()
         yield compare(before, after, now - at)
         before, at = after, now
-
-
-def scrape(url: str) -> Scrape:
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise UsageFailure(f"{url} is not an address such as {DEFAULT_URL}")
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", parts.path.rstrip("/") + "/metrics")
-        response = connection.getresponse()
-        text = response.read(_BYTES_MAX).decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NoBrokerFailure(
-            f"nothing answers at {url}: {reason}\nIs the broker's HTTP listener on (flint.rest.port)? Say where "
-            "it is with --url."
-        ) from error
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        raise CommandFailure(f"{url}/metrics answers {response.status} {response.reason}")
-    try:
-        found = parse(text)
-    except ValueError as error:
-        raise CommandFailure(f"{url}/metrics tells no metrics: {error}") from error
-    if "flintmq_build_info" not in found.samples:
-        raise CommandFailure(f"what answers at {url} is not FlintMQ")
-    return found
 
 
 def _print_lines(looks: Iterator[BrokerRates]) -> None:

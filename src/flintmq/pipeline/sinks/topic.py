@@ -63,6 +63,6 @@ class _Writing:
 
 
 def _read(data: bytes) -> WriteResult:
-    found = pickle.loads(data)
+    found = pickle.loads(data)  # nosec B301
     assert isinstance(found, WriteResult)
     return found

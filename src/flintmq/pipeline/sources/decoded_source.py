@@ -51,7 +51,7 @@ class FlintMQDecoded(FlintMQ):
         return parse({name: value for name, value in self.options.items() if name.lower() != DECODING_OPTION})
 
     def _decoding(self) -> SourceDecoding:
-        found = pickle.loads(base64.b64decode(self.options[DECODING_OPTION]))
+        found = pickle.loads(base64.b64decode(self.options[DECODING_OPTION]))  # nosec B301
         assert isinstance(found, SourceDecoding)
         return found
 

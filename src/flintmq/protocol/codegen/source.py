@@ -58,7 +58,7 @@ class Source:
             "malformed": lambda error: _malformed(error, title, paths),
             "unwritable": lambda error: _unwritable(error, title, paths),
         }
-        exec(compile("\n".join(self._lines), f"<{name} {title}>", "exec"), names)
+        exec(compile("\n".join(self._lines), f"<{name} {title}>", "exec"), names)  # nosec B102
         function: Callable[..., Any] = names[name]
         return function
 
