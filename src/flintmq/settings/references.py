@@ -11,7 +11,7 @@ when they are used. Invariant: no error of this module holds a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from flintmq.effects.secrets import environment_variable, read_secret_file
@@ -92,9 +92,9 @@ def _read(provider: str, rest: str, name: str) -> str:
     return found
 
 
-def _file(path: str, words: str, read: Callable[[str], str] = read_secret_file) -> str:
+def _file(path: str, words: str) -> str:
     try:
-        return read(path)
+        return read_secret_file(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
     except ValueError as error:

@@ -38,7 +38,8 @@ def test_it_goes_on_when_its_time_is_over(loop_factory: LoopFactory) -> None:
             began = server.loop.time()
             await client.ask(b"T-first")
             assert await client.ask(b"E-second") == b"E-second"
-            assert server.loop.time() - began >= 0.05
+            # The clock of uvloop has whole milliseconds.
+            assert server.loop.time() - began > 0.048
 
     run_on(loop_factory, scenario())
 
@@ -159,7 +160,8 @@ def test_a_client_that_connects_too_often_is_closed_after_a_while(loop_factory: 
             client = await server.connect(accepted=False)
             await client.send(framed(b"E"))
             assert await client.closed() == b""
-            assert server.loop.time() - began >= 0.05
+            # The clock of uvloop has whole milliseconds.
+            assert server.loop.time() - began > 0.048
             assert server.dispatcher.frames == []
             assert not server.shared.turned_away
             assert not server.shared.connections
