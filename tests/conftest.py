@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.register_profile("default run", derandomize=not config.getoption("--long"))
+    settings.register_profile("default run", derandomize=not config.getoption("--long"), deadline=None)
     settings.load_profile("default run")
     # A shell without job control starts its background jobs with SIGINT ignored, and so would be every process that
     # a test starts and ends with Ctrl-C.

@@ -6,7 +6,7 @@ import base64
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.client.sasl import ITERATIONS_MAX, SaslClientError, ScramClient
@@ -189,7 +189,6 @@ def mutated(token: bytes, choice: random.Random) -> bytes:
     return choice.randbytes(choice.randrange(65536))
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=2**32), st.booleans())
 def test_no_mutation_authenticates(seed: int, changes_first: bool) -> None:
     choice = random.Random(seed)
@@ -210,7 +209,6 @@ def test_no_mutation_authenticates(seed: int, changes_first: bool) -> None:
     pytest.fail(f"seed {seed}: {sent_first!r} and {sent_final!r} were accepted")
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=2**32), st.booleans())
 def test_a_client_accepts_no_mutated_server(seed: int, changes_first: bool) -> None:
     choice = random.Random(seed)
