@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import random
-import threading
 import time
 from collections.abc import Iterator
 
@@ -17,12 +16,17 @@ from flintmq.protocol.messages import (
     AlterUserScramCredentialsResponse,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ExpireDelegationTokenRequest,
+    FetchResponse,
     SaslAuthenticateResponse,
 )
 from flintmq.protocol.scram import ScramMechanism
 from support.broker.broker_process import BrokerProcess
 from support.broker.secured import USERS, SaslWire, client_of, plain, secured_broker
-from support.wire.wire import fetch_request
+from support.wire.transactions import WireProducer
+from support.wire.wire import batch_of, fetch_request, values_of
 
 FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
 SHA_512 = ScramMechanism.SHA_512
@@ -174,15 +178,48 @@ def test_a_credential_is_removed_in_a_long_poll(broker: BrokerProcess) -> None:
         admin.authenticate("admin", USERS["admin"])
         admin.add_scram_user("carol", PASSWORD, SHA_512)
         carol.authenticate("carol", PASSWORD, SHA_512.value)
-        request = fetch_request("t", {0: 0})
-        request.max_wait_ms, request.min_bytes = 500, 1
-        polled = threading.Thread(target=carol.ask, args=(request, 12))
-        polled.start()
+        admin.create_topic("polled")
+        # The request before it has its response: the poll waits when the credential is removed.
+        carol.send(fetch_request("polled", {0: 0}, max_wait_ms=60_000), 12)
         admin.ask(AlterUserScramCredentialsRequest(deletions=[deletion]), 0)
-        polled.join(30)
-        assert not polled.is_alive()
         with SaslWire(broker.address) as again:
             assert again.authenticate("carol", PASSWORD, SHA_512.value).error_code == FAILED
+        assert admin.produce("polled", batch_of(b"later")).error_code == 0
+        _, polled = carol.receive()
+        assert isinstance(polled, FetchResponse)
+        assert values_of(polled) == {0: [b"later"]}
+        assert carol.metadata().brokers
+
+
+def test_a_credential_is_removed_in_a_transaction(broker: BrokerProcess) -> None:
+    """A session by password goes on as in Kafka; one by a token ends with its next request, which changes nothing."""
+    with (
+        SaslWire(broker.address) as admin,
+        SaslWire(broker.address) as dave,
+        SaslWire(broker.address) as holder,
+    ):
+        admin.authenticate("admin", USERS["admin"])
+        admin.create_topic("in-transaction")
+        admin.add_scram_user("dave", PASSWORD, SHA_512)
+        dave.authenticate("dave", PASSWORD, SHA_512.value)
+        token = token_of(dave)
+        secret = base64.b64encode(bytes(token.hmac)).decode()
+        holder.authenticate(token.token_id, secret, SHA_512.value, is_delegation_token=True)
+        by_password, by_token = WireProducer(dave, "by-password"), WireProducer(holder, "by-token")
+        for producer in (by_password, by_token):
+            assert producer.init() is ErrorCode.NONE
+            assert producer.produce("in-transaction", b"first") is ErrorCode.NONE
+        dave.ask(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), 2)
+        deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(
+            name="dave", mechanism=SHA_512.type
+        )
+        admin.ask(AlterUserScramCredentialsRequest(deletions=[deletion]), 0)
+        assert by_password.end(committed=True) is ErrorCode.NONE
+        holder.send(by_token.end_request(committed=True), 5)
+        assert holder.is_closed_by_the_broker()
+        described = admin.ask(DescribeTransactionsRequest(transactional_ids=["by-token"]), 0)
+        assert isinstance(described, DescribeTransactionsResponse)
+        assert described.transaction_states[0].transaction_state == "Ongoing"
 
 
 def test_mutated_messages_of_token_authentication(broker: BrokerProcess) -> None:

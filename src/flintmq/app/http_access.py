@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from flintmq.broker.authorization import Authorization
@@ -16,8 +17,9 @@ from flintmq.http.request import HttpRequest, Page, plain_page
 from flintmq.http.server import HttpPeer
 from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
+from flintmq.security.authentication.hashing import TOO_MANY
 from flintmq.security.authentication.http_credentials import judge_basic, judge_bearer
-from flintmq.security.authentication.mechanism import SaslFailure, SaslStep
+from flintmq.security.authentication.mechanism import SaslFailure, SaslStep, SaslUnavailable
 from flintmq.security.authorization.model import CLUSTER_NAME, AclOperation, AclResource
 from flintmq.security.certificate import read_certificate
 from flintmq.security.principal import USER, Principal
@@ -32,10 +34,6 @@ MECHANISM: Final = "HTTP"
 OPEN_PAGES: Final = frozenset(("/health", "/health/live", "/health/ready"))
 _CHALLENGES: Final = {BASIC: 'Basic realm="FlintMQ", charset="UTF-8"', BEARER: 'Bearer realm="FlintMQ"'}
 _UNAUTHENTICATED: Final = "valid credentials are needed; see flint.rest.authentication in docs/security.md"
-
-
-class _Busy(Exception):
-    """Too many authentications wait."""
 
 
 class HttpAccess:
@@ -63,9 +61,9 @@ class HttpAccess:
             try:
                 found = await self._authenticate(request, peer)
             except SaslFailure as failure:
-                return await self._fail(session, api, str(failure))
-            except _Busy:
-                return plain_page(503, "too many authentications wait for their turn", ("Retry-After", "1"))
+                return self._fail(session, api, str(failure))
+            except SaslUnavailable as unavailable:
+                return plain_page(503, str(unavailable), ("Retry-After", "1"))
             if found is None:
                 return self._challenge()
             session.principal = found
@@ -94,11 +92,11 @@ class HttpAccess:
         if scheme not in methods or scheme not in _CHALLENGES:
             raise SaslFailure(f"an HTTP request with the scheme {scheme[:20]!r}, which is not enabled")
         judge = judge_basic if scheme == BASIC else judge_bearer
-        step = await self._judged(judge(self._sasl, REST_LISTENER, credentials.strip()))
+        step = await self._judged(judge(self._sasl, REST_LISTENER, credentials.strip()), peer.host)
         assert step.identity is not None
         return step.identity.principal
 
-    async def _judged(self, work: Callable[[], SaslStep]) -> SaslStep:
+    async def _judged(self, work: Callable[[], SaslStep], host: str) -> SaslStep:
         """Run the work in the queue that SASL has."""
         done: asyncio.Future[SaslStep] = asyncio.get_running_loop().create_future()
 
@@ -111,8 +109,8 @@ class HttpAccess:
                 assert step is not None
                 done.set_result(step)
 
-        if not self._sasl.hashing.submit(work, finished):
-            raise _Busy
+        if not self._sasl.hashing.submit(work, finished, host):
+            raise SaslUnavailable(TOO_MANY)
         return await done
 
     def _certificate_principal(self, certificate: bytes) -> Principal:
@@ -126,13 +124,12 @@ class HttpAccess:
             raise SaslFailure(f"no rule of ssl.principal.mapping.rules matches {subject!r}")
         return Principal(USER, name)
 
-    async def _fail(self, session: ClientSession, api: str, reason: str) -> Page:
+    def _fail(self, session: ClientSession, api: str, reason: str) -> Page:
         self._sasl.counters.failed[MECHANISM] += 1
         logger.warning("an HTTP request of %s was not authenticated: %s", session.peer_host, reason[:200])
         if self._audit is not None:
             self._audit.authentication(session, api=api, mechanism=MECHANISM, failure=reason)
-        await asyncio.sleep(self._sasl.failure_delay_s)
-        return self._challenge()
+        return replace(self._challenge(), delay_s=self._sasl.failure_delay_s)
 
     def _challenge(self) -> Page:
         """The same whether credentials are missing or wrong."""

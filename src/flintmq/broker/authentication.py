@@ -18,6 +18,7 @@ from flintmq.errors import ErrorCode, ProtocolError
 from flintmq.protocol import messages
 from flintmq.protocol.header import API_VERSIONS_KEY
 from flintmq.security.authentication.exchange import SASL_HANDSHAKE, Admission, SaslExchange
+from flintmq.security.authentication.hashing import TOO_MANY
 from flintmq.security.authentication.mechanism import SaslFailure, SaslStep, SaslUnavailable
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ def take_token(
             logger.exception("an authentication of %s could not be judged", request.session.peer)
             request.connection.refuse("its authentication could not be judged")
 
-    if not services.sasl.hashing.submit(evaluation, done):
+    if not services.sasl.hashing.submit(evaluation, done, request.session.peer_host):
         # Not a failed authentication, which many clients would take as final: they connect again.
-        raise ProtocolError("too many authentications wait for their turn")
+        raise ProtocolError(TOO_MANY)
 
 
 def take_bare_token(request: Request, token: bytes, services: Services) -> None:

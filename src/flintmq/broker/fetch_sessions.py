@@ -26,6 +26,8 @@ INITIAL_EPOCH: Final = 0
 EVICTION_IDLE_S: Final = 120.0
 PARTITIONS_MAX: Final = 200_000
 """In all sessions together; each takes about half a kilobyte."""
+TOPIC_NAME_SIZE_MAX: Final = 256
+"""Sessions keep no longer names: no topic has one, and a client may send names of 32 KB."""
 _MAX_INT32: Final = 0x7FFFFFFF
 
 PartitionKey = tuple[str | bytes, int]
@@ -159,7 +161,7 @@ class FetchSessions:
             self.drop(session_id)
             wanted = _all(message, by_id)
             session = None
-            if epoch == INITIAL_EPOCH and wanted:
+            if epoch == INITIAL_EPOCH and wanted and _is_bounded(message, by_id):
                 session = self._create(wanted, by_id)
             return FetchContext(list(wanted.values()), session)
         found = self._sessions.get(session_id)
@@ -175,7 +177,8 @@ class FetchSessions:
         before = len(found.wanted)
         found.update(message)
         self.partitions += len(found.wanted) - before
-        if self.partitions > self._partitions_max and len(found.wanted) > before:
+        is_too_large = self.partitions > self._partitions_max or not _is_bounded(message, by_id)
+        if is_too_large and len(found.wanted) > before:
             self.drop(session_id)
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchContext(list(found.wanted.values()), found, incremental=True)
@@ -199,6 +202,11 @@ class FetchSessions:
         dropped = self._sessions.pop(session_id, None)
         if dropped is not None:
             self.partitions -= len(dropped.wanted)
+
+
+def _is_bounded(message: FetchRequest, by_id: bool) -> bool:
+    """Return whether a session may keep the names of the request."""
+    return by_id or all(len(topic.topic) <= TOPIC_NAME_SIZE_MAX for topic in message.topics)
 
 
 def _all(message: FetchRequest, by_id: bool) -> dict[PartitionKey, FetchPartition]:

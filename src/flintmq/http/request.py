@@ -52,6 +52,8 @@ class Page:
     status: int = 200
     fields: tuple[tuple[str, str], ...] = ()
     """Further header fields."""
+    delay_s: float = 0.0
+    """How long it is held back, from a client that guesses passwords."""
 
 
 def plain_page(status: int, words: str, *fields: tuple[str, str]) -> Page:
@@ -79,7 +81,11 @@ def parse_head(head: bytes) -> HttpRequest:
                 raise BadRequest(400, "the field Authorization is given twice")
             authorization = match[2].decode("latin-1")
             continue
-        fields[name] = match[2].lower()
+        if name == b"content-length" and name in fields:
+            # A proxy that takes another of them sees other requests than these.
+            raise BadRequest(400, "the field Content-Length is given twice")
+        value = match[2].lower()
+        fields[name] = fields[name] + b"," + value if name in fields else value
     # A body would be the next request's beginning; nothing here takes one, so the connection ends instead.
     has_body = b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0"
     connection = fields.get(b"connection", b"keep-alive" if version == b"HTTP/1.1" else b"close")

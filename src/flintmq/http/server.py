@@ -14,12 +14,14 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from flintmq.errors import ConfigurationError
 from flintmq.http.request import BadRequest, HttpRequest, Page, parse_head, plain_page, response_head
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 """Pages by their paths."""
@@ -50,6 +52,8 @@ class PortTaken(ConfigurationError):
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
     connections: int = 32
+    connections_per_host: int = 16
+    """One client that connects all the time does not keep out those that look after the program's health."""
     head_bytes: int = 8 * 1024
     head_s: float = 5.0
     """For the head of a request to arrive, once its connection is there."""
@@ -81,7 +85,8 @@ class HttpServer:
         self._limits = limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], str] = {}
+        """Connections, and where they come from."""
         self.host = ""
         self.port = 0
 
@@ -117,7 +122,7 @@ class HttpServer:
         await asyncio.gather(*serving, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving.add(asyncio.ensure_future(self._accept(reader, writer)))
+        self._serving[asyncio.ensure_future(self._accept(reader, writer))] = _peer(writer).host
 
     async def _accept_tls(self, sock: socket.socket, tls: Callable[[], ssl.SSLContext]) -> None:
         """Accept connections, which count from before their handshakes."""
@@ -126,15 +131,16 @@ class HttpServer:
             sock.setblocking(False)
             while True:
                 try:
-                    accepted, _ = await loop.sock_accept(sock)
+                    accepted, address = await loop.sock_accept(sock)
                 except OSError as error:
                     logger.warning("a connection to the HTTP port could not be accepted: %s", error)
                     await asyncio.sleep(_ACCEPT_AGAIN_S)
                     continue
-                if len(self._serving) >= self._limits.connections and not self._evict():
+                host = str(address[0])
+                if not self._has_room(host, 1):
                     accepted.close()
                     continue
-                self._serving.add(asyncio.ensure_future(self._shake_hands(accepted, tls())))
+                self._serving[asyncio.ensure_future(self._shake_hands(accepted, tls()))] = host
 
     async def _shake_hands(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -142,17 +148,19 @@ class HttpServer:
         reader = asyncio.StreamReader(self._limits.head_bytes)
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                sock,
-                ssl=context,
-                ssl_handshake_timeout=self._limits.head_s,
-                ssl_shutdown_timeout=_SHUTDOWN_S,
+            transport, _ = await self._wait(
+                loop.connect_accepted_socket(
+                    lambda: protocol,
+                    sock,
+                    ssl=context,
+                    ssl_handshake_timeout=self._limits.head_s,
+                    ssl_shutdown_timeout=_SHUTDOWN_S,
+                )
             )
         except (OSError, asyncio.CancelledError):
             # It does not speak TLS, does not accept the certificate, or is too slow.
             sock.close()
-            self._serving.discard(task)
+            self._serving.pop(task, None)
             return
         # A cast: uvloop's transports are no subclasses of asyncio's.
         writer = asyncio.StreamWriter(cast(asyncio.WriteTransport, transport), protocol, reader, loop)
@@ -168,7 +176,7 @@ class HttpServer:
         except asyncio.CancelledError:
             pass  # the server stops: this task has no one else who awaits it
         finally:
-            self._serving.discard(task)
+            self._serving.pop(task, None)
             self._waiting.pop(task, None)
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()  # a client that takes nothing must not keep its buffer here
@@ -179,10 +187,10 @@ class HttpServer:
         limits = self._limits
         # To have drained is to have handed everything to the kernel. Not 0 for TLS: uvloop would never resume.
         writer.transport.set_write_buffer_limits(0 if self._tls is None else 1, 0)
-        if len(self._serving) > limits.connections and not self._evict():
+        peer = _peer(writer)
+        if not self._has_room(peer.host):
             await self._send(writer, plain_page(503, "too many connections"), keeps_alive=False)
             return
-        peer = _peer(writer)
         patience_s = limits.head_s
         keeps_alive = True
         while keeps_alive:
@@ -197,24 +205,39 @@ class HttpServer:
                 return
             keeps_alive = request.keeps_alive
             page = await self._page(request, peer)
+            if page.delay_s:
+                await self._wait(asyncio.sleep(page.delay_s))
             # Whoever guesses passwords connects again for each.
             keeps_alive = keeps_alive and page.status != 401
             await self._send(writer, page, keeps_alive=keeps_alive, head_only=request.method == "HEAD")
             patience_s = limits.idle_s
 
     async def _read_head(self, reader: asyncio.StreamReader, patience_s: float) -> bytes:
+        async with asyncio.timeout(patience_s):
+            return await self._wait(reader.readuntil(b"\r\n\r\n"))
+
+    async def _wait(self, event: Awaitable[T]) -> T:
+        """Wait for an event of one connection, which may be closed for another one meanwhile."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting[task] = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(patience_s):
-                return await reader.readuntil(b"\r\n\r\n")
+            return await event
         finally:
             self._waiting.pop(task, None)
 
-    def _evict(self) -> bool:
-        """Close the connection that has waited longest for a request, if it has waited for a while."""
+    def _has_room(self, host: str, more: int = 0) -> bool:
+        """Return whether the connections are within the limits, with so many more; close one for it if need be."""
+        of_host = sum(one == host for one in self._serving.values())
+        if of_host + more > self._limits.connections_per_host:
+            return self._evict(host)
+        return len(self._serving) + more <= self._limits.connections or self._evict()
+
+    def _evict(self, host: str | None = None) -> bool:
+        """Close the connection (of the host) that has waited longest, if it has waited for a while."""
         for task, since in self._waiting.items():
+            if host is not None and self._serving.get(task) != host:
+                continue
             if asyncio.get_running_loop().time() - since < _EVICTABLE_S:
                 return False
             del self._waiting[task]

@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 TOKENS_MAX: Final = 20_000
 TOKENS_PER_OWNER_MAX: Final = 2_000
 RENEWERS_MAX: Final = 100
-NAME_SIZE_MAX: Final = 4096
+NAMES_SIZE_MAX: Final = 8192
+"""Of the owner and all renewers together: every user may create tokens, and the metadata keeps them in memory."""
 _TIME_MAX: Final = 2**63 - 1
 _ATTEMPTS: Final = 5
 _REMOVALS_PER_TXN: Final = 32
@@ -199,10 +200,11 @@ class DelegationTokens:
 
     def _check_bounds(self, owner: Principal, renewers: Sequence[Principal]) -> None:
         tokens = self._metadata.image.tokens
-        if len(renewers) > RENEWERS_MAX or any(len(one.name) > NAME_SIZE_MAX for one in (owner, *renewers)):
+        size = sum(len(one.name) for one in (owner, *renewers))
+        if len(renewers) > RENEWERS_MAX or size > NAMES_SIZE_MAX:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
-                f"A token has up to {RENEWERS_MAX} renewers, with names of up to {NAME_SIZE_MAX} characters.",
+                f"A token has up to {RENEWERS_MAX} renewers, and its names have up to {NAMES_SIZE_MAX} characters.",
             )
         name = str(owner)
         owned = sum(one.value.owner == name for one in tokens.values())

@@ -1,13 +1,13 @@
 """Connections in the TLS handshake or in authentication: how many there may be, and for how long.
 
 A client that is not known yet may hold little and not for long. Connections are kept in the order of their arrival,
-so that one timer serves all of them. Beyond the limit the oldest gives way if it had a fair time, else the new
-one is refused: thousands of half-open handshakes do not keep others out until they time out.
+so that one timer serves all of them. Beyond a limit the oldest gives way if it had a fair time, else the new
+one is refused: thousands of half-open handshakes do not keep others out until they time out. Beyond the limit of an
+address it is the oldest of that address, for many clients may share one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -41,7 +41,8 @@ class UnauthenticatedConnections(Generic[C]):
         self._loop = loop
         self._config = config
         self._since: dict[C, float] = {}
-        self._per_host: Counter[str] = Counter()
+        # By address, the oldest first.
+        self._by_host: dict[str, dict[C, None]] = {}
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
@@ -50,32 +51,40 @@ class UnauthenticatedConnections(Generic[C]):
     def enter(self, connection: C) -> str | None:
         """Return why the connection cannot be taken, or None."""
         config, now, host = self._config(), self._loop.time(), connection.host
-        if self._per_host[host] >= config.flint_max_unauthenticated_connections_per_ip:
-            return (
-                f"{host} has {self._per_host[host]} connections that are not authenticated yet "
+        of_host = self._by_host.get(host)
+        if of_host is not None and len(of_host) >= config.flint_max_unauthenticated_connections_per_ip:
+            reason = (
+                f"{host} has {len(of_host)} connections that are not authenticated yet "
                 "(flint.max.unauthenticated.connections.per.ip)"
             )
-        if len(self._since) >= config.flint_max_unauthenticated_connections:
-            oldest, since = next(iter(self._since.items()))
-            reason = f"{len(self._since)} connections are not authenticated (flint.max.unauthenticated.connections)"
-            if now - since < FAIR_S:
+            if not self._make_room(next(iter(of_host)), now, reason):
                 return reason
-            self.leave(oldest)
-            oldest.give_up(reason)
+        if len(self._since) >= config.flint_max_unauthenticated_connections:
+            reason = f"{len(self._since)} connections are not authenticated (flint.max.unauthenticated.connections)"
+            if not self._make_room(next(iter(self._since)), now, reason):
+                return reason
         self._since[connection] = now
-        self._per_host[host] += 1
+        self._by_host.setdefault(host, {})[connection] = None
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._expire)
         return None
+
+    def _make_room(self, oldest: C, now: float, reason: str) -> bool:
+        """Close the connection if it had a fair time."""
+        if now - self._since[oldest] < FAIR_S:
+            return False
+        self.leave(oldest)
+        oldest.give_up(reason)
+        return True
 
     def leave(self, connection: C) -> None:
         """The client is known now, or its connection is gone."""
         if self._since.pop(connection, None) is None:
             return
-        host = connection.host
-        self._per_host[host] -= 1
-        if self._per_host[host] <= 0:
-            del self._per_host[host]
+        of_host = self._by_host[connection.host]
+        del of_host[connection]
+        if not of_host:
+            del self._by_host[connection.host]
 
     @property
     def _timeout_s(self) -> float:

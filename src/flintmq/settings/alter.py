@@ -16,6 +16,7 @@ from flintmq.settings.declaration import Setting, UpdateMode, nearest
 from flintmq.settings.kinds import SettingKind
 from flintmq.settings.listener_changes import LISTENER_SETTINGS, listener_change_fault
 from flintmq.settings.listener_overrides import broker_setting
+from flintmq.settings.references import has_reference
 from flintmq.settings.resolve import BrokerValues, parse_topic_config
 from flintmq.settings.topic import TOPIC_SETTINGS
 
@@ -154,7 +155,7 @@ def replacement(current: Mapping[str, str], values: Sequence[tuple[str, str | No
 
 
 def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
-    for name in altered:
+    for name, text in altered.items():
         declared = broker_setting(name)
         if declared is None:
             guess = nearest(name, BROKER_SETTINGS)
@@ -164,6 +165,13 @@ def _check_dynamic(altered: Mapping[str, str], *, per_broker: bool) -> None:
         # Settings of single listeners may come with the listener that they are for.
         if declared.dynamic is UpdateMode.READ_ONLY and not (is_override and per_broker):
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+        if not declared.sensitive and has_reference(text):
+            # Errors quote values and parts of them: a client could read the broker's files from these.
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"Only passwords, keys and sasl.jaas.config may be altered to a reference, not {name}; write the "
+                "value itself, or put the reference into the settings that the broker is started with",
+            )
         if declared.dynamic is UpdateMode.PER_BROKER and not per_broker:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,

@@ -64,13 +64,16 @@ def resolve_all(values: Mapping[str, str]) -> dict[str, str]:
 def redact(message: str, values: Mapping[str, str]) -> str:
     """Return a message about these settings with what references stand for replaced by the references."""
     for name, text in values.items():
-        if has_reference(text):
+        # ORDER: the whole value before its parts.
+        for part in dict.fromkeys((text, *(match[0] for match in _REFERENCE.finditer(text)))):
+            if not has_reference(part):
+                continue
             try:
-                resolved = resolve_references(text, name).strip()
+                resolved = resolve_references(part, name).strip()
             except ConfigurationError:
                 continue
             for form in (resolved, repr(resolved)[1:-1]):
-                message = message.replace(form, text) if form else message
+                message = message.replace(form, part) if form else message
     return message
 
 

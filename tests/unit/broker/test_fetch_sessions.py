@@ -201,3 +201,15 @@ def test_partitions_that_were_served_go_to_the_end_of_the_queue() -> None:
     context.session.served(context.wanted[:1])
     following = sessions.context(request(context.session_id, 1), BY_NAME)
     assert [one.partition for one in following.wanted] == [1, 2, 0]
+
+
+def test_sessions_keep_no_names_that_no_topic_can_have() -> None:
+    sessions = new_sessions()
+    long = request(offsets={0: 1})
+    long.topics[0].topic = "t" * 32_000
+    context = sessions.context(long, BY_NAME)
+    assert (wanted(context), context.session_id, len(sessions)) == ({0: 1}, 0, 0)
+    session_id = sessions.context(request(offsets={0: 1}), BY_NAME).session_id
+    long.session_id, long.session_epoch = session_id, 1
+    assert sessions.context(long, BY_NAME).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partitions) == (0, 0)

@@ -38,6 +38,9 @@ def test_paths(target: bytes, path: str) -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", False),
         (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", True),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", False),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n", False),
+        (b"POST / HTTP/1.1\r\nContent-Length: +0\r\n\r\n", False),
     ],
 )
 def test_a_connection_goes_on_where_both_sides_know_where_the_next_request_begins(
@@ -56,6 +59,9 @@ def test_a_connection_goes_on_where_both_sides_know_where_the_next_request_begin
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nsp ace: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nx: a\x00b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nx: a\r\n folded: b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\nx: a\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 38\r\nContent-Length: 0\r\n\r\n", 400),
         (b"\x00\x00\x00\x12\x00\x12\x00\x03\r\n\r\n", 400),
     ],
 )

@@ -232,3 +232,38 @@ def test_a_connection_that_idles_gives_way_to_a_new_one(monkeypatch: pytest.Monk
         assert await first.read() == b""
 
     run(scenario, HttpLimits(connections=2, head_s=30.0, idle_s=30.0))
+
+
+def test_one_host_does_not_keep_others_out() -> None:
+    async def scenario(server: HttpServer, connect: Connect) -> None:
+        for _ in range(2):
+            await connect()
+        third, _ = await connect()
+        assert (await answer(third))[0] == 503
+        # As a liveness probe comes from another address.
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0))
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await answer(reader))[0] == 200
+        writer.close()
+
+    run(scenario, HttpLimits(connections=4, connections_per_host=2, head_s=30.0))
+
+
+def test_a_response_that_is_held_back_gives_way_to_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.http.server._EVICTABLE_S", 0.0)
+
+    async def late() -> Page:
+        return Page(b"", "text/plain", 401, delay_s=30.0)
+
+    async def scenario(server: HttpServer, connect: Connect) -> None:
+        first, guessing = await connect()
+        guessing.write(b"GET /late HTTP/1.1\r\n\r\n")
+        while not server._waiting:  # noqa: ASYNC110 (nobody reports it)
+            await asyncio.sleep(0)
+        second, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await answer(second))[0] == 200
+        assert await first.read() == b""
+
+    monkeypatch.setitem(PAGES, "/late", late)
+    run(scenario, HttpLimits(connections=1, head_s=30.0, idle_s=30.0))

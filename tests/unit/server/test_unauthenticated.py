@@ -58,6 +58,19 @@ def test_one_address_has_its_own_limit() -> None:
     assert pending.enter(Stranger("a")) is None
 
 
+def test_the_oldest_of_an_address_gives_way_to_a_new_one_of_the_same() -> None:
+    """Half-open connections behind a load balancer, for instance, where all clients have one address."""
+    time = Timeline()
+    pending: UnauthenticatedConnections[Stranger] = UnauthenticatedConnections(time, lambda: CONFIG)
+    other, mine = Stranger("b"), [Stranger("a") for _ in range(3)]
+    for one in (other, *mine):
+        assert pending.enter(one) is None
+    time.now = FAIR_S
+    assert pending.enter(Stranger("a")) is None
+    assert [one.reason is not None for one in (other, *mine)] == [False, True, False, False]
+    assert len(pending) == 4
+
+
 def test_the_oldest_gives_way_when_it_had_a_fair_time() -> None:
     time = Timeline()
     pending: UnauthenticatedConnections[Stranger] = UnauthenticatedConnections(time, lambda: CONFIG)

@@ -29,7 +29,7 @@ from flintmq.settings import (
     parse_broker_config,
 )
 from flintmq.settings.jaas import jaas_users
-from flintmq.settings.references import resolve_references
+from flintmq.settings.references import redact, resolve_references
 
 SENSITIVE = [one.name for one in BROKER_SETTINGS.values() if one.sensitive]
 SECRET = "a$ecret=that;nobody'may\"see"
@@ -156,6 +156,29 @@ def test_alter_configs_stores_the_reference(secret_file: Path) -> None:
         alter_broker(
             BrokerValues(), [Alteration(name, AlterOperation.SET, "${env:NOWHERE}")], per_broker=True
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("listener.name.ssl.sasl.enabled.mechanisms", "PLAIN,{}"),
+        ("listener.name.ssl.ssl.keystore.location", "{}/a"),
+        ("log.retention.ms", "{}"),
+    ],
+)
+def test_alter_configs_reads_no_files_into_settings_that_errors_quote(
+    secret_file: Path, name: str, text: str
+) -> None:
+    alterations = [Alteration(name, AlterOperation.SET, text.format(f"${{file:{secret_file}}}"))]
+    with pytest.raises(RequestError, match="may be altered to a reference") as caught:
+        alter_broker(BrokerValues(), alterations, per_broker=True)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_part_of_a_value_is_not_shown_in_an_error(secret_file: Path) -> None:
+    values = {"x": f"DEFAULT,${{file:{secret_file}}}"}
+    assert redact(f"{SECRET!r} is no rule", values).count("${file:") == 1
+    assert SECRET not in redact(f"{SECRET} is no rule", values)
 
 
 def test_topics_never_read_files_of_the_broker(secret_file: Path) -> None:

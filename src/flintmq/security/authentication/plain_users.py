@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections import Counter
 from collections.abc import Callable, Mapping
 
-from flintmq.security.authentication.password_hash import ITERATIONS, SALT_BYTES, PasswordHash
+from flintmq.security.authentication.password_hash import SALT_BYTES, PasswordHash
 from flintmq.security.authentication.users_file import UsersFile
 
 
@@ -33,11 +32,9 @@ class PlainUsers:
 
     def _verify_hashed(self, users_file: UsersFile, username: str, password: str) -> bool:
         users_file.refresh()
-        users = users_file.users
-        hashed = users.get(username)
+        hashed = users_file.users.get(username)
         if hashed is None:
-            counts = Counter(one.iterations for one in users.values()).most_common(1)
-            iterations = counts[0][0] if counts else ITERATIONS
+            iterations = users_file.usual_iterations
             PasswordHash(iterations, self._secret[:SALT_BYTES], bytes(64)).matches(password)
             return False
         return hashed.matches(password)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 
 from flintmq.errors import ConfigurationError
-from flintmq.security.authentication.password_hash import PasswordHash, parse_password_hash
+from flintmq.security.authentication.password_hash import ITERATIONS, PasswordHash, parse_password_hash
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class UsersFile:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
         self.users: Mapping[str, PasswordHash] = {}
+        self.usual_iterations = ITERATIONS
+        """Of most users. Found when the file is read: an unknown user must not take longer than a known one."""
         self._read(self._stamp())
 
     def refresh(self) -> None:
@@ -71,7 +74,9 @@ class UsersFile:
                 text = file.read(_FILE_BYTES_MAX + 1)
             if len(text) > _FILE_BYTES_MAX:
                 raise ValueError(f"it is larger than {_FILE_BYTES_MAX} bytes")
-            self.users = parse_users(text)
+            self.users = users = parse_users(text)
+            counts = Counter(one.iterations for one in users.values()).most_common(1)
+            self.usual_iterations = counts[0][0] if counts else ITERATIONS
         except OSError as error:
             raise self._unusable(error.strerror or "unknown error") from None
         except (ValueError, UnicodeDecodeError) as error:

@@ -22,6 +22,8 @@ from flintmq.security.principal import Principal
 
 REMEMBERED_MAX: Final = 1000
 """Resources whose operations one session remembers; beyond that it starts over."""
+REMEMBERED_NAME_SIZE_MAX: Final = 256
+"""Longer names are decided each time: a client may send names of 32 KB, and topics have shorter ones."""
 # Kafka decides on a fixed name first, so that super users pass whatever is denied.
 _ANY_NAME: Final = "hardcode"
 
@@ -144,12 +146,16 @@ class SessionRights:
         known = self._known.get((resource, name))
         if known is None:
             known = authorizer.operations(self.principal, self.host, resource, name)
+            if len(name) > REMEMBERED_NAME_SIZE_MAX:
+                return known
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
             self._known[resource, name] = known
         return known
 
     def remember_topic(self, topic: str | bytes, operations: int) -> None:
+        if len(topic) > REMEMBERED_NAME_SIZE_MAX:
+            return
         if len(self.topics) >= REMEMBERED_MAX:
             self.topics.clear()
         self.topics[topic] = operations

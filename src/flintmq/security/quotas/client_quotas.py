@@ -15,6 +15,7 @@ choose their ids: those beyond the bound share one rate for each limit.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -32,6 +33,8 @@ RATES_MAX: Final = 20_000
 SLOW_BYTES_PER_S: Final = 4 * 1024 * 1024
 _KINDS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 _OVERFLOW: Final = "\0"
+CLIENT_ID_SIZE_MAX: Final = 256
+"""Of a longer client id its digest is kept: a client may send one of 32 KB with each request."""
 
 RateKey = tuple[str, str, str]
 """The kind of quota, the user and the client id that share the rate; empty if all of them do."""
@@ -95,7 +98,8 @@ class LimitedClients:
             if entity.ip is None:
                 for kind, value in values.items():
                     if kind in _KINDS:
-                        limits.setdefault(kind, {})[entity.user, entity.client_id] = value
+                        client_id = None if entity.client_id is None else _bounded(entity.client_id)
+                        limits.setdefault(kind, {})[entity.user, client_id] = value
         self._limits = limits
         self.is_active = bool(limits)
         self.epoch += 1
@@ -124,6 +128,7 @@ class LimitedClients:
 
     def find(self, user: str, client_id: str) -> ClientLimits | None:
         """Return what limits this client; None if nothing does. `client_id` is empty for a client without one."""
+        client_id = _bounded(client_id)
         produce = self._sampled(PRODUCER_BYTE_RATE, user, client_id)
         fetch = self._sampled(CONSUMER_BYTE_RATE, user, client_id)
         request = self._sampled(REQUEST_PERCENTAGE, user, client_id)
@@ -172,6 +177,12 @@ class LimitedClients:
         client_ids = (client_id, DEFAULT) if client_id else (None,)
         candidates = ((of_user, of_client_id) for of_user in users for of_client_id in client_ids)
         return next((limits[one] for one in candidates if one in limits), None)
+
+
+def _bounded(client_id: str) -> str:
+    if len(client_id) <= CLIENT_ID_SIZE_MAX:
+        return client_id
+    return f"sha256:{hashlib.sha256(client_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def match(

@@ -167,5 +167,5 @@ class TlsConfig:
         500,
         check=at_least(1),
         dynamic=UpdateMode.CLUSTER_WIDE,
-        doc="The same for connections from one address; beyond it new ones are closed.",
+        doc="The same for connections from one address, of which the oldest is closed for a new one.",
     )

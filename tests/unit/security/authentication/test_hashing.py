@@ -45,7 +45,7 @@ def test_work_is_done_in_order_one_at_a_time_and_refused_beyond_the_bound() -> N
             return SaslStep(name.encode())
 
         return queue.submit(
-            work, lambda step, error: done.append(f"{name} {step and step.token!r} {error!r}")
+            work, lambda step, error: done.append(f"{name} {step and step.token!r} {error!r}"), "10.0.0.1"
         )
 
     assert [submit(name) for name in "abcd"] == [True, True, True, False]
@@ -54,3 +54,24 @@ def test_work_is_done_in_order_one_at_a_time_and_refused_beyond_the_bound() -> N
         threads.finish()
     assert done == ["a b'a' None", "b None ValueError('b')", "c b'c' None"]
     assert submit("e")
+
+
+def test_one_address_does_not_keep_others_out() -> None:
+    threads = OneByOne()
+    queue = HashingQueue(threads, waiting_max=4)
+    done: list[str] = []
+
+    def submit(name: str, host: str) -> bool:
+        def finished(step: SaslStep | None, error: BaseException | None) -> None:
+            done.append(name if error is None else f"{name} {type(error).__name__}")
+
+        return queue.submit(lambda: SaslStep(b""), finished, host)
+
+    assert [submit(f"attack-{number}", "6.6.6.6") for number in range(6)] == [True] * 5 + [False]
+    # The queue is full: the address with the most gives way, until another has as many.
+    assert [submit(f"good-{number}", "10.0.0.1") for number in range(3)] == [True, True, False]
+    assert done == ["attack-4 SaslUnavailable", "attack-3 SaslUnavailable"]
+    done.clear()
+    while threads.submitted:
+        threads.finish()
+    assert done == ["attack-0", "attack-1", "good-0", "attack-2", "good-1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from flintmq.errors import ConfigurationError
 from flintmq.security.authentication.mechanism import SaslFailure, SaslStep
 from flintmq.security.authentication.password_hash import (
     ITERATIONS_MIN,
+    PasswordHash,
     hash_password,
     parse_password_hash,
 )
@@ -72,6 +74,32 @@ def test_users_of_a_file_and_of_the_settings(tmp_path: Path) -> None:
     for token in (b"\0carol\0secret", b"\0nobody\0hers", b"\0alice\0hers"):
         with pytest.raises(SaslFailure):
             evaluate(token, {"alice": "secret"}, users_file)
+
+
+def test_an_unknown_user_takes_no_longer_in_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The users are not walked through: that would tell a known user from an unknown one by the time."""
+    path = tmp_path / "users"
+    path.write_text("".join(line(f"user-{number}", "x") for number in range(3)))
+    users_file = UsersFile(str(path))
+    hashed: list[int] = []
+
+    def matches(self: PasswordHash, password: str) -> bool:
+        hashed.append(self.iterations)
+        return False
+
+    monkeypatch.setattr(PasswordHash, "matches", matches)
+
+    class Users(dict[str, PasswordHash]):
+        def values(self) -> Any:
+            raise AssertionError("all users are looked at")
+
+    users_file.users = Users(users_file.users)
+    for token in (b"\0user-1\0guess", b"\0nobody\0guess"):
+        with pytest.raises(SaslFailure):
+            evaluate(token, {}, users_file)
+    assert hashed == [ITERATIONS_MIN, ITERATIONS_MIN]
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_is_not(

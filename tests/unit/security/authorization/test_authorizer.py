@@ -59,6 +59,16 @@ def test_a_session_remembers_a_bounded_number_of_resources() -> None:
     assert len(rights._known) <= REMEMBERED_MAX
 
 
+def test_a_session_does_not_remember_long_names() -> None:
+    """A client without any right may ask about names of 32 KB, a thousand of which would be kept."""
+    authorizer, rights = StandardAuthorizer(), SessionRights(ALICE, "10.0.0.1")
+    long = "x" * 32_000
+    authorizer.change(added=[acl(long, resource=AclResource.GROUP)])
+    assert rights.operations(authorizer, AclResource.GROUP, long) >> AclOperation.READ & 1
+    rights.remember_topic(long, 0)
+    assert (len(rights._known), len(rights.topics)) == (0, 0)
+
+
 @pytest.mark.parametrize("host", ["::ffff:10.0.0.1", "10.0.0.1"])
 def test_an_ipv4_client_of_a_dual_stack_socket_matches_its_ipv4_acl(host: str) -> None:
     authorizer = StandardAuthorizer()

@@ -173,3 +173,16 @@ def test_client_ids_without_number_share_a_rate() -> None:
     assert shared is quotas.rate("bob", "app-998")
     assert shared is not None
     assert shared.limit == 1.0
+
+
+def test_long_client_ids_are_not_kept() -> None:
+    quotas = Quotas()
+    quotas.put(None, DEFAULT, 10)
+    long, other = "i" * 32_000, "j" * 32_000
+    assert quotas.rate("alice", long) is quotas.rate("bob", long)
+    assert quotas.rate("alice", long) is not quotas.rate("alice", other)
+    assert all(len(part) < 300 for key in quotas.clients._rates for part in key)
+    quotas.put(None, long, 5)
+    rate = quotas.rate("alice", long)
+    assert rate is not None
+    assert rate.limit == 5

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from flintmq.broker.services import Services
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE_SIZE_MAX = 64
+"""Of a name or version that is kept with the connection and shown in metrics; a client chooses them."""
 
 
 def handle(request: Request, message: ApiVersionsRequest | None, services: Services) -> ApiVersionsResponse:
@@ -32,7 +34,7 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        request.session.client_software = (name, version)
+        request.session.client_software = (name[:SOFTWARE_SIZE_MAX], version[:SOFTWARE_SIZE_MAX])
     if message is not None and request.session.sasl is not None:
         request.session.sasl.versions_sent()
     response.api_keys = [

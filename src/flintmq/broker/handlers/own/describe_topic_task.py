@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from flintmq.broker.authorization import check_allowed
+from flintmq.broker.authorization import is_allowed
 from flintmq.broker.request import Request
 from flintmq.broker.responses import cut
 from flintmq.errors import ErrorCode, RequestError
@@ -40,7 +40,12 @@ def handle(
             ErrorCode.RESOURCE_NOT_FOUND,
             f"There is no task {message.task_id}; the broker may have been started anew.",
         )
-    check_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, task.topic)
+    if not is_allowed(request, services, AclOperation.DESCRIBE, AclResource.TOPIC, task.topic):
+        # Without the name: the client has only guessed a number.
+        raise RequestError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{request.session.principal} needs an ACL that allows DESCRIBE on the topic of the task.",
+        )
     wait_ms = 0 if task.is_over else min(message.max_wait_ms, WAIT_MS_MAX)
     if wait_ms <= 0 and len(task.partitions) <= _PARTITIONS_PER_TURN:
         return _response(task, task.is_over, [_described(part) for part in task.partitions])

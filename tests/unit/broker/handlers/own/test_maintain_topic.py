@@ -21,6 +21,7 @@ from flintmq.protocol.messages import (
     MaintainTopicResponse,
 )
 from flintmq.records.record import build_batch
+from flintmq.security.principal import Principal
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.segment import LOG
 from support.broker.single_broker import SingleBroker
@@ -185,6 +186,25 @@ def test_an_unknown_task_is_refused(broker: SingleBroker) -> None:
         answer = ask(broker, task_id, 5000)
         assert answer.error_code == ErrorCode.RESOURCE_NOT_FOUND
         assert str(task_id) in str(answer.error_message)
+
+
+def test_a_task_does_not_disclose_the_topic_to_a_client_that_may_not_describe_it(
+    start_broker: Callable[..., SingleBroker],
+) -> None:
+    """Tasks are numbered: anybody can guess one."""
+    broker = start_broker(
+        {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin",
+        }
+    )
+    broker.principal = Principal("User", "admin")
+    broker.create("hidden", cleanup_policy="compact")
+    task_id = start(broker, "hidden", COMPACT).task_id
+    broker.principal = Principal("User", "mallory")
+    answer = ask(broker, task_id)
+    assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "hidden" not in repr(answer)
 
 
 def test_tasks_at_once_are_bounded_and_a_finished_one_makes_room(

@@ -142,7 +142,10 @@ def test_only_users_own_and_renew_tokens(broker: SingleBroker, is_owner: bool) -
 def test_renewers_and_tokens_have_bounds(broker: SingleBroker) -> None:
     renewers = [f"r{number}" for number in range(RENEWERS_MAX + 1)]
     assert create(broker, ALICE, "", *renewers).error_code == ErrorCode.INVALID_REQUEST
-    assert create(broker, ALICE, "b" * 5000).error_code == ErrorCode.INVALID_REQUEST
+    assert create(broker, ALICE, "b" * 9000).error_code == ErrorCode.INVALID_REQUEST
+    # All names together: any user may create thousands of tokens.
+    long = [f"{number:0200}" for number in range(50)]
+    assert create(broker, ALICE, "", *long).error_code == ErrorCode.INVALID_REQUEST
     create(broker)
     tokens = broker.services.metadata.image.tokens
     [one] = tokens.values()
