@@ -69,7 +69,7 @@ def command(
     bootstrap: str,
     **sources: Any,
 ) -> None:
-    """List all settings: meaning, value, and where the value comes from.
+    """List all settings: meaning, value, source; and change those of a running broker.
 
     PATTERN selects by name, with * and ? as in a shell; a part of the name will do. No broker is asked: shown
     is what `flintmq serve` with the same options, environment and file would start with.
