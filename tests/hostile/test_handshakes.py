@@ -237,7 +237,7 @@ def tls_flights(address: str, chance: random.Random) -> bytes | None:
 
 
 def sasl_frames(address: str, chance: random.Random) -> bytes | None:
-    """A whole exchange at once, and behind it a request for those who are let in; what came back."""
+    """Send a whole exchange and a Metadata request at once; return what the broker sent."""
     mechanism = chance.choice(MECHANISMS)
     version = chance.choice((0, 1))
     first = f"\0alice\0{WRONG}" if mechanism == "PLAIN" else "n,,n=alice,r=nonce"
@@ -284,7 +284,7 @@ def bombard(broker: BrokerProcess, count: int) -> None:
             else:
                 with suppress(ConnectionResetError, BrokenPipeError):
                     answer = sasl_frames(broker.addresses[2], chance) or b""
-                    # Only a client that was let in is told where the broker is.
+                    # Only a client that is authenticated gets the address of the broker.
                     assert b"127.0.0.1" not in answer, f"attempt {number}"
     assert "Traceback" not in broker.error_log.read_text()
 

@@ -138,13 +138,20 @@ class AclFile:
 
     def _report(self, error: BaseException) -> None:
         """Log what is wrong once for each state of the file, not every second."""
-        state = _UNREADABLE if isinstance(error, OSError) else getattr(error, "state", None)
+        state = error.state if isinstance(error, _FaultyAclFile) else _UNREADABLE
         if state != self._state:
             self._state = state
             logger.error("the ACLs stay as they were: %s", error)
 
 
 _UNREADABLE = (-1,)
+
+
+class _FaultyAclFile(ConfigurationError):
+    def __init__(self, message: str, state: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.state = state
+        """Of the file that has the fault."""
 
 
 def _read(path: str, known: tuple[int, ...] | None) -> tuple[tuple[int, ...], list[AclBinding] | None]:
@@ -166,8 +173,7 @@ def _read(path: str, known: tuple[int, ...] | None) -> tuple[tuple[int, ...], li
             line = data[: error.start].count(b"\n") + 1
             raise ConfigurationError(f"{path}, line {line}: not UTF-8") from None
     except ConfigurationError as error:
-        error.state = state  # type: ignore[attr-defined]
-        raise
+        raise _FaultyAclFile(str(error), state) from None
 
 
 def _load(name: str) -> AuthorizerFactory:

@@ -227,7 +227,7 @@ class HttpServer:
             self._waiting.pop(task, None)
 
     def _has_room(self, host: str, more: int = 0) -> bool:
-        """Return whether the connections are within the limits, with so many more; close one for it if need be."""
+        """Return whether there is room for this many more connections; close an idle one to make room."""
         of_host = sum(one == host for one in self._serving.values())
         if of_host + more > self._limits.connections_per_host:
             return self._evict(host)

@@ -52,7 +52,7 @@ class Clients:
         self._config[client] = config
 
     def wait_for(self, count: int) -> None:
-        """Until so many more records are acknowledged and read."""
+        """Wait until this many more records are acknowledged and read."""
         acknowledged, read = len(self.acknowledged) + count, len(self.read) + count
         deadline = time.monotonic() + TIMEOUT_S
         while len(self.acknowledged) < acknowledged or len(self.read) < read:

@@ -60,7 +60,7 @@ def test_a_producer_has_the_rate_of_its_quota(broker: BrokerProcess, topic: str)
 
 
 def test_a_consumer_has_the_rate_of_its_quota(broker: BrokerProcess, topic: str) -> None:
-    """One that fetches again at once, whatever it is told: the broker alone keeps the rate."""
+    """A consumer that ignores throttle times and fetches again at once: the broker alone limits the rate."""
     fill(broker.address, topic, 4_000_000)
     with Wire(broker.address) as wire:
         set_quotas(broker.address, {"user": "ANONYMOUS"}, {"consumer_byte_rate": QUOTA})

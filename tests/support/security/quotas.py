@@ -33,7 +33,7 @@ def set_quotas(address: str, entity: Mapping[str, str | None], quotas: Mapping[s
 class Throughput(NamedTuple):
     bytes_per_s: float
     throttled: list[float]
-    """Throttle times in seconds that the client was told, since the measurement began."""
+    """Throttle times in seconds that responses had since the measurement began."""
 
 
 def librdkafka(address: str, client_id: str, throttled: list[float]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ OPTIONS: Final = (
     Option("kafka.isolation.level", "read_uncommitted", "or read_committed: without aborted transactions"),
     Option("kafka.client.id", "flintmq-spark", "the name that the broker sees in its logs and quotas"),
     Option("kafka.request.timeout.ms", "30000", "how long one request may take"),
-    Option("kafka.max.partition.fetch.bytes", "4194304", "at most so many bytes in one fetch"),
+    Option("kafka.max.partition.fetch.bytes", "4194304", "the most bytes that one fetch returns"),
     Option("kafka.check.crcs", "true", "check each batch's CRC32C"),
     Option("kafkaConsumer.pollTimeoutMs", "120000", "how long a broker that is away is waited for"),
     *(Option(name, default, meaning) for name, default, meaning in SECURITY_OPTIONS),

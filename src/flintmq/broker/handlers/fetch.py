@@ -120,7 +120,7 @@ class _Fetch:
         return size
 
     def _denied(self, wanted: list[FetchPartition]) -> set[str | bytes] | None:
-        """Return the topics that the client may not read, decided anew for each read; None if there are none."""
+        """Return the topics that the client may not read now; None if there are none."""
         authorizer = self._services.authorizer
         assert authorizer is not None
         if self._replica_id >= 0:

@@ -1,6 +1,6 @@
 """What a client logs in with: settings whose references are resolved here, and tokens that are fetched.
 
-Invariant: a login is made anew for each authentication, so that a replaced file or a new token is used by the next.
+Invariant: each authentication has a login of its own, so that the next one uses a replaced file or a new token.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class GeneralConfig:
         (),
         read=parse_listeners,
         dynamic=UpdateMode.PER_BROKER,
-        doc="The addresses clients are told to connect to, one for each listener name. Where a name is "
+        doc="The addresses that clients connect to, one for each listener name. Where a name is "
         "missing, a client is told the address of its own connection, which needs no configuration except "
         "behind NAT or port mapping.",
     )
