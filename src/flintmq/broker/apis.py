@@ -24,6 +24,7 @@ from flintmq.broker.handlers.cluster import (
     find_coordinator,
     list_partition_reassignments,
     metadata,
+    update_features,
 )
 from flintmq.broker.handlers.configs import (
     alter_configs,
@@ -204,6 +205,7 @@ APIS: tuple[Api, ...] = (
     Api(50, "DescribeUserScramCredentials", (0, 0), CLUSTER, describe_user_scram_credentials.handle),
     Api(51, "AlterUserScramCredentials", (0, 0), CLUSTER, alter_user_scram_credentials.handle),
     Api(55, "DescribeQuorum", (0, 2), CLUSTER, describe_quorum.handle),
+    Api(57, "UpdateFeatures", (0, 2), CLUSTER, update_features.handle),
     Api(60, "DescribeCluster", (0, 2), CLUSTER, describe_cluster.handle),
     Api(61, "DescribeProducers", (0, 0), TOPIC, describe_producers.handle),
     Api(65, "DescribeTransactions", (0, 0), TRANSACTIONAL_ID, describe_transactions.handle),

@@ -37,8 +37,8 @@ class FetchPartition:
     """A partition that a client fetches, and what the client knows of it."""
 
     __slots__ = (
-        "fetch_offset", "high_watermark", "last_fetched_epoch", "leader_epoch", "max_bytes", "partition",
-        "start_offset", "topic",
+        "fetch_offset", "high_watermark", "last_fetched_epoch", "leader_epoch", "log_start_offset", "max_bytes",
+        "partition", "start_offset", "topic",
     )  # fmt: skip
 
     def __init__(self, topic: str | bytes, data: FetchRequest.FetchPartition) -> None:
@@ -51,6 +51,8 @@ class FetchPartition:
     def update(self, data: FetchRequest.FetchPartition) -> None:
         self.leader_epoch = data.current_leader_epoch
         self.fetch_offset = data.fetch_offset
+        self.log_start_offset = data.log_start_offset
+        """Of a follower's own log; -1 from consumers."""
         self.last_fetched_epoch = data.last_fetched_epoch
         self.max_bytes = data.partition_max_bytes
 
@@ -66,8 +68,10 @@ class FetchPartition:
 
     def remember(self, result: FetchedPartition) -> None:
         """Take this result as known to the client."""
-        # After an error the partition is sent again, whatever its result is.
-        self.high_watermark = -1 if result.error_code else result.high_watermark
+        # After an error the partition is sent again, whatever its result is. A follower that diverges takes nothing
+        # from the result but where to truncate: it learns the high watermark from the next one.
+        is_taken = not result.error_code and result.diverging is None
+        self.high_watermark = result.high_watermark if is_taken else -1
         self.start_offset = result.start_offset
 
 

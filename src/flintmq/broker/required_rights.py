@@ -179,6 +179,7 @@ REQUIRED_RIGHTS: dict[int, tuple[RequiredRight, ...]] = {
     50: (_cluster(_O.DESCRIBE),),  # DescribeUserScramCredentials
     51: (_cluster(_O.ALTER),),  # AlterUserScramCredentials
     55: (_cluster(_O.DESCRIBE),),  # DescribeQuorum
+    57: (_cluster(_O.ALTER),),  # UpdateFeatures
     60: (_OPERATIONS_OF_CLUSTER,),  # DescribeCluster
     61: (_topic(_O.READ),),  # DescribeProducers
     65: (  # DescribeTransactions

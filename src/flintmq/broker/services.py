@@ -21,6 +21,7 @@ from flintmq.metadata.topics import Topics
 from flintmq.metrics import Counters
 from flintmq.partitions.local_partitions import LocalPartitions
 from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler
+from flintmq.partitions.replication.leader import LeaderReplication
 from flintmq.security.audit import AuditLog
 from flintmq.security.authentication.authenticator import SaslAuthenticator
 from flintmq.security.delegation_tokens import DelegationTokens
@@ -55,6 +56,8 @@ class Services:
     disk: Disk
     authorizer: Authorization | None = None
     """None if everything is allowed (`authorizer.class.name` is empty)."""
+    replication: LeaderReplication | None = None
+    """What leaders know of their followers; None on a standalone broker."""
     audit: AuditLog | None = None
     """None without `flint.audit.log.file`."""
     counters: Counters = field(default_factory=Counters)

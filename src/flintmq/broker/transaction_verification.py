@@ -18,7 +18,7 @@ from flintmq.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_
 
 if TYPE_CHECKING:
     from flintmq.broker.services import Services
-    from flintmq.coordinator.transactions.coordinator import Codes
+    from flintmq.coordinator.transactions.remote_verification import Codes
     from flintmq.partitions.partition import Partition
     from flintmq.records.topic_partition import TopicPartition
 
@@ -99,6 +99,7 @@ class TransactionVerification:
                     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 if not partition.log.producers.has_open_transaction(*producer):
                     self._partitions.append((partition.topic, partition.index))
+                    partition.begin_verification(producer[0])
         return error
 
     def _begin(self) -> None:
@@ -159,7 +160,12 @@ class TransactionVerification:
         producers = partition.log.producers
         if producers.has_open_transaction(*producer):
             return
-        if not self._services.transactions.takes_part(self._transactional_id, *producer, name):
+        transactions = self._services.transactions
+        if transactions.is_here(self._transactional_id):
+            is_open = transactions.takes_part(self._transactional_id, *producer, name)
+        else:
+            is_open = partition.is_verifying(producer[0])
+        if not is_open:
             raise RequestError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended.")
         if (
             self._version >= _FIRST_ADDING

@@ -8,6 +8,7 @@ This module must not import an implementation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -53,6 +54,57 @@ class Executor(Protocol):
 
     def run(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
         """The same for coroutines."""
+        ...
+
+
+class PeerConnection(Protocol):
+    """A connection to another broker of the cluster. It is authenticated, and answers requests in their order."""
+
+    async def request(self, frame: bytes) -> Buffer:
+        """Send a request and return the frame of its response, both with their headers and without their lengths.
+
+        ConnectionError if the connection is lost before that: the request may have been carried out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Requests that still wait for a response fail."""
+        ...
+
+
+class Network(Protocol):
+    """The way to the other brokers of the cluster."""
+
+    async def connect(self, node_id: int) -> PeerConnection:
+        """Connect to a broker at the address that it has registered. ConnectionError if it cannot be reached."""
+        ...
+
+
+class ChildProcess(Protocol):
+    """A process at the other end of two pipes."""
+
+    async def write(self, data: Buffer) -> None:
+        """Write to its standard input. BrokenPipeError or ConnectionResetError if it has ended."""
+        ...
+
+    async def read_line(self) -> bytes:
+        """Return the next line of its standard output with its end; nothing at the end of the output."""
+        ...
+
+    async def wait(self) -> int:
+        """Return its exit code once it has ended."""
+        ...
+
+    async def kill(self) -> None:
+        """End it if it has not ended, and return once it has."""
+        ...
+
+
+class Subprocess(Protocol):
+    """Processes of our own modules beside the broker."""
+
+    async def start(self, module: str) -> ChildProcess:
+        """Start `python -m module`."""
         ...
 
 
@@ -119,6 +171,22 @@ class Disk(Protocol):
     def usage(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The outside world of one broker."""
+
+    clock: Clock
+    timers: Timers
+    random: Random
+    disk: Disk
+    executor: Executor
+    subprocess: Subprocess
+    network: Network | None = None
+    """None for a broker without a cluster."""
+    boot_id: str = ""
+    """Another one after each start of the machine; empty if that is not known."""
 
 
 def read_file(disk: Disk, path: str) -> bytes:

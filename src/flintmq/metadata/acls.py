@@ -37,9 +37,9 @@ class Acls:
                 continue
             size = len(key) + (len(put.value) if put is not None else 0)
             if part and (len(part) >= store.max_ops or size > room):
-                await self._metadata.txn({}, part)
+                await self._metadata.write(part)
                 part, room = {}, store.max_bytes - _BYTES_RESERVED
             part[key] = put
             room -= size
         if part:
-            await self._metadata.txn({}, part)
+            await self._metadata.write(part)

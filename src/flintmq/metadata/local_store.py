@@ -15,7 +15,7 @@ import asyncio
 import logging
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -69,6 +69,11 @@ class Keyspace:
         while len(self._history) > HISTORY_COUNT_MAX or self._history_bytes > HISTORY_BYTES_MAX:
             self._history_bytes -= _change_bytes(self._history.popleft())
 
+    def forget_history(self) -> None:
+        """Compact: only changes from now on can be watched."""
+        self._history.clear()
+        self._history_bytes = 0
+
     def view(self, prefix: str) -> StoreView:
         items: dict[str, StoreItem] = {}
         for index in range(bisect_left(self._keys, prefix), len(self._keys)):
@@ -95,13 +100,14 @@ class Keyspace:
 class KeyspaceOverlay:
     """Decisions on top of a keyspace, each seeing those before it, none of them applied yet. Pure."""
 
-    def __init__(self, keyspace: Keyspace, leases: Mapping[int, LocalLease]) -> None:
+    def __init__(self, keyspace: Keyspace, leases: Container[int]) -> None:
+        """`leases` are the ids of those that live."""
         self._keyspace = keyspace
         self._leases = leases
         self._revision = keyspace.revision
         self._overlay: dict[str, StoreItem | None] = {}
         self.changes: list[StoreChange] = []
-        self.revoked: dict[int, LocalLease] = {}
+        self.revoked: dict[int, None] = {}
 
     def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         current = {key: self._current(key) for key in expect}
@@ -119,11 +125,11 @@ class KeyspaceOverlay:
             items[key] = StoreItem(put.value, self._revision + 1, put.lease)
         return self._record(items)
 
-    def revoke(self, lease: LocalLease) -> TxnOutcome:
+    def revoke(self, lease_id: int) -> TxnOutcome:
         """Drop a lease and its items. All items are looked at: it is rare, and an index would not be."""
-        self.revoked[lease.id] = lease
+        self.revoked[lease_id] = None
         keys = sorted({**self._keyspace.items, **self._overlay})
-        held = (key for key in keys if (item := self._current(key)) is not None and item.lease == lease.id)
+        held = (key for key in keys if (item := self._current(key)) is not None and item.lease == lease_id)
         return self._record(dict.fromkeys(held))
 
     def _current(self, key: str) -> StoreItem | None:
@@ -156,7 +162,7 @@ class LocalLease:
 
     async def revoke(self) -> None:
         if not self._ended.is_set():
-            await self._store._submit(lambda draft: draft.revoke(self))
+            await self._store._submit(lambda draft: draft.revoke(self.id))
 
     def _end(self) -> None:
         if self._ended_at is None:
@@ -262,7 +268,7 @@ class LocalMetadataStore:
 
     async def txn(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> TxnOutcome:
         expect, writes = dict(expect), dict(writes)
-        self._check_limits(expect, writes)
+        check_limits(expect, writes, max_ops=self.max_ops, max_bytes=self.max_bytes)
         return await self._submit(lambda draft: draft.txn(expect, writes))
 
     def watch(self, prefix: str, *, after: int) -> LocalWatch:
@@ -349,9 +355,10 @@ class LocalMetadataStore:
     ) -> None:
         for change in draft.changes:
             self._keyspace.apply(change)
-        for lease_id, lease in draft.revoked.items():
-            self._leases.pop(lease_id, None)
-            lease._end()
+        for lease_id in draft.revoked:
+            lease = self._leases.pop(lease_id, None)
+            if lease is not None:
+                lease._end()
         if draft.changes:
             self._wake_watches()
         for reply, outcome in decided:
@@ -393,17 +400,6 @@ class LocalMetadataStore:
         if self._refusal:
             raise StoreUnavailable(self._refusal)
 
-    def _check_limits(self, expect: Mapping[str, int], writes: Mapping[str, Put | None]) -> None:
-        if len(expect) > self.max_ops or len(writes) > self.max_ops:
-            raise TransactionTooLarge(
-                f"{len(expect)} comparisons and {len(writes)} writes; "
-                f"a transaction has {self.max_ops} at most"
-            )
-        size = sum(len(key.encode()) for key in expect)
-        size += sum(len(key.encode()) + (len(put.value) if put else 0) for key, put in writes.items())
-        if size > self.max_bytes:
-            raise TransactionTooLarge(f"{size} bytes; a transaction has {self.max_bytes} at most")
-
 
 def _recover(disk: Disk, directory: str) -> tuple[Keyspace, Journal]:
     """Read the files and drop the items whose leases ended with the process that held them."""
@@ -421,6 +417,20 @@ def _recover(disk: Disk, directory: str) -> tuple[Keyspace, Journal]:
             raise
         keyspace.apply(dropped)
     return keyspace, journal
+
+
+def check_limits(
+    expect: Mapping[str, int], writes: Mapping[str, Put | None], *, max_ops: int, max_bytes: int
+) -> None:
+    """Raise TransactionTooLarge for a transaction beyond the limits of its store."""
+    if len(expect) > max_ops or len(writes) > max_ops:
+        raise TransactionTooLarge(
+            f"{len(expect)} comparisons and {len(writes)} writes; a transaction has {max_ops} at most"
+        )
+    size = sum(len(key.encode()) for key in expect)
+    size += sum(len(key.encode()) + (len(put.value) if put else 0) for key, put in writes.items())
+    if size > max_bytes:
+        raise TransactionTooLarge(f"{size} bytes; a transaction has {max_bytes} at most")
 
 
 def _change_bytes(change: StoreChange) -> int:

@@ -12,7 +12,9 @@ BLOCK = 1000
 
 
 class ProducerIds:
-    def __init__(self, metadata: ClusterMetadata) -> None:
+    def __init__(self, metadata: ClusterMetadata, token: str = "") -> None:
+        """`token` is unique among the brokers that take blocks from one store; a standalone broker needs none."""
+        self._token = token
         self._metadata = metadata
         self._next = 0
         self._end = 0
@@ -30,7 +32,7 @@ class ProducerIds:
         view = await self._metadata.store.get(keys.PRODUCER_IDS)
         item = view.items.get(keys.PRODUCER_IDS)
         start = keys.decode_producer_ids(item.value).next if item else 0
-        value = keys.ProducerIdsValue(next=start + BLOCK)
+        value = keys.ProducerIdsValue(next=start + BLOCK, token=self._token)
         outcome = await self._metadata.txn(
             {keys.PRODUCER_IDS: item.revision if item else 0}, {keys.PRODUCER_IDS: Put(keys.encode(value))}
         )

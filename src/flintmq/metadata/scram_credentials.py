@@ -105,7 +105,7 @@ class ScramCredentials:
         merged = {key: put for write in writes.values() for key, put in write.items()}
         left = iter(merged.items())
         while some := dict(islice(left, _WRITES_PER_TXN)):
-            await self._metadata.txn({}, some)
+            await self._metadata.write(some)
         return results
 
     def _write(self, change: ScramDeletion | ScramUpsertion) -> dict[str, Put | None]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from flintmq.effects import Random
 from flintmq.errors import ErrorCode, RequestError
-from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.image import ClusterImage, TopicImage
-from flintmq.metadata.store import Put
+from flintmq.metadata.image import ClusterImage, ImageDelta, TopicImage
+from flintmq.metadata.topic_transactions import TopicTransactions, collision_error
 from flintmq.records.uuids import encode_uuid
 from flintmq.settings import parse_topic_config
 
@@ -58,10 +58,7 @@ def check_collision(image: ClusterImage, name: str) -> None:
 
 def refuse_collision(name: str, other: str) -> None:
     if other != name and other.replace(".", "_") == name.replace(".", "_"):
-        raise RequestError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic {name!r} collides with existing topic {other!r}: '.' and '_' are the same in metric names.",
-        )
+        raise collision_error(name, other)
 
 
 def check_total(counts: Iterable[int], *, default: int) -> None:
@@ -72,26 +69,58 @@ def check_total(counts: Iterable[int], *, default: int) -> None:
         )
 
 
-def place_replicas(new: NewTopic, *, brokers: Sequence[int], count: int, factor: int) -> list[list[int]]:
-    """Which brokers hold each partition: as asked for, else one after the other."""
+class Placement(Protocol):
+    """Chooses the brokers of new partitions."""
+
+    def brokers(self) -> Sequence[int]:
+        """Return the brokers that may hold replicas."""
+        ...
+
+    def place(self, topic: str, *, first: int, count: int, factor: int) -> list[list[int]]:
+        """Return the replicas of partitions from `first` on, the preferred leader first.
+
+        RequestError if there are not enough brokers.
+        """
+        ...
+
+
+class StandalonePlacement:
+    """The only broker holds everything."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+
+    def brokers(self) -> Sequence[int]:
+        return [self._node_id]
+
+    def place(self, topic: str, *, first: int, count: int, factor: int) -> list[list[int]]:
+        check_factor(factor, broker_count=1)
+        return [[self._node_id] for _ in range(count)]
+
+
+def check_factor(factor: int, *, broker_count: int) -> None:
+    if not 0 < factor <= broker_count:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor {factor} must be between 1 and the number of brokers, {broker_count}.",
+        )
+
+
+def place_replicas(new: NewTopic, placement: Placement, *, count: int, factor: int) -> list[list[int]]:
+    """Return which brokers hold each partition: as asked for, else as the placement says."""
     if new.assignments:
         if new.partition_count != -1 or new.replication_factor != -1:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 "Give replica assignments, or a partition count and replication factor, not both.",
             )
-        return check_assignments(new.assignments, first=0, brokers=brokers)
+        return check_assignments(new.assignments, first=0, brokers=placement.brokers())
     if factor > 0 and not 0 < count <= PARTITIONS_MAX:
         raise RequestError(
             ErrorCode.INVALID_PARTITIONS,
             f"The partition count must be between 1 and {PARTITIONS_MAX}, not {count}.",
         )
-    if not 0 < factor <= len(brokers):
-        raise RequestError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {factor} must be between 1 and the number of brokers, {len(brokers)}.",
-        )
-    return [[brokers[(index + k) % len(brokers)] for k in range(factor)] for index in range(count)]
+    return placement.place(new.name, first=0, count=count, factor=factor)
 
 
 def check_assignments(
@@ -115,15 +144,27 @@ def check_assignments(
 
 
 class Topics:
-    def __init__(self, metadata: ClusterMetadata, configs: Configs, random: Random, node_id: int) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        configs: Configs,
+        random: Random,
+        node_id: int,
+        *,
+        placement: Placement | None = None,
+        broker_epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`placement` and `broker_epoch`, the epoch of this broker's registration, are those of a cluster."""
         self._metadata = metadata
         self._configs = configs
         self._random = random
-        self._brokers = [node_id]
+        self._placement: Placement = placement or StandalonePlacement(node_id)
+        self._transactions = TopicTransactions(metadata, node_id, broker_epoch)
         self._deleted: dict[str, None] = {}
         """The last ones that nobody has asked for since."""
         # Names whose creation is under way: two that collide must not pass the check side by side.
         self._creating: list[str] = []
+        metadata.subscribe(self._follow)
 
     @property
     def image(self) -> ClusterImage:
@@ -144,7 +185,7 @@ class Topics:
         factor = broker.default_replication_factor if new.replication_factor == -1 else new.replication_factor
         if new.configs:
             parse_topic_config(new.configs, broker)
-        return place_replicas(new, brokers=self._brokers, count=count, factor=factor)
+        return place_replicas(new, self._placement, count=count, factor=factor)
 
     async def create(self, new: NewTopic) -> TopicImage:
         placed = self.plan(new)
@@ -158,19 +199,9 @@ class Topics:
 
     async def _create(self, new: NewTopic, placed: Sequence[list[int]]) -> TopicImage:
         topic_id = self._new_id()
-        await self._write_partitions(topic_id, 0, placed)
-        value = keys.TopicValue(id=encode_uuid(topic_id), partitions=len(placed))
-        writes: dict[str, Put | None] = {}
-        if new.configs:
-            writes[keys.topic_config(new.name)] = Put(keys.encode(dict(new.configs)))
-        # ORDER: the topic's key comes last; until it is there, nobody sees its partitions.
-        writes[keys.topic(new.name)] = Put(keys.encode(value))
-        outcome = await self._metadata.txn({keys.topic(new.name): 0}, writes)
-        if not outcome.committed:
-            await self._delete_partitions(topic_id, len(placed))
-            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {new.name!r} already exists.")
+        revision = await self._transactions.create(new.name, topic_id, placed, new.configs)
         # Whoever deleted it again before this line ran did not keep it from having been created.
-        return self.image.topics_by_id.get(topic_id) or TopicImage(new.name, topic_id, outcome.revision)
+        return self.image.topics_by_id.get(topic_id) or TopicImage(new.name, topic_id, revision)
 
     async def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
@@ -197,42 +228,27 @@ class Topics:
                     f"{count - have} partitions are new, but {len(assignments)} are assigned.",
                 )
             by_index = {have + at: replicas for at, replicas in enumerate(assignments)}
-            placed = check_assignments(by_index, first=have, brokers=self._brokers)
+            placed = check_assignments(by_index, first=have, brokers=self._placement.brokers())
         else:
             factor = len(topic.partitions[0].replicas)
-            placed = [
-                [self._brokers[(index + k) % len(self._brokers)] for k in range(factor)]
-                for index in range(have, count)
-            ]
+            placed = self._placement.place(name, first=have, count=count - have, factor=factor)
         if validate_only:
             return
-        await self._write_partitions(topic.id, have, placed)
-        value = keys.TopicValue(id=encode_uuid(topic.id), partitions=count)
-        outcome = await self._metadata.txn(
-            {keys.topic(name): topic.revision}, {keys.topic(name): Put(keys.encode(value))}
-        )
-        if not outcome.committed:
-            raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic {name!r} was changed meanwhile.")
+        await self._transactions.grow(topic, placed)
 
     async def delete(self, topic: TopicImage) -> None:
         """Gone for clients when this returns; the files follow in the background."""
         if not self._configs.broker.delete_topic_enable:
             raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false.")
-        outcome = await self._metadata.txn(
-            {keys.topic(topic.name): topic.revision},
-            {
-                keys.topic(topic.name): None,
-                keys.topic_config(topic.name): None,
-                keys.deleting(topic.id): Put(keys.encode(keys.DeletingValue(name=topic.name))),
-            },
-        )
-        if not outcome.committed:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name!r} is already gone.")
-        self._deleted.pop(topic.name, None)
-        self._deleted[topic.name] = None
-        if len(self._deleted) > _DELETED_MAX:
-            del self._deleted[next(iter(self._deleted))]
-        await self._delete_partitions(topic.id, len(topic.partitions))
+        await self._transactions.delete(topic)
+
+    def _follow(self, delta: ImageDelta) -> None:
+        """Note deleted topics, whichever broker deleted them."""
+        for topic in delta.topics_deleted:
+            self._deleted.pop(topic.name, None)
+            self._deleted[topic.name] = None
+            if len(self._deleted) > _DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
 
     def is_missed(self, name: str) -> bool:
         """True once for a topic that was deleted: who asks for it first is to learn that, not to bring it back."""
@@ -249,7 +265,7 @@ class Topics:
             raise RequestError(
                 ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"No reassignment of {name}-{index} is in progress."
             )
-        check_assignments({index: replicas}, first=index, brokers=self._brokers)
+        check_assignments({index: replicas}, first=index, brokers=self._placement.brokers())
         factor = len(topic.partitions[index].replicas)
         if len(replicas) != factor and not factor_may_change:
             raise RequestError(
@@ -271,20 +287,3 @@ class Topics:
             raw[8] = raw[8] & 0x3F | 0x80
             if not encode_uuid(bytes(raw)).startswith("-"):
                 return bytes(raw)
-
-    async def _write_partitions(self, topic_id: bytes, first: int, placed: Sequence[list[int]]) -> None:
-        step = self._metadata.store.max_ops
-        for at in range(0, len(placed), step):
-            writes: dict[str, Put | None] = {}
-            for index, replicas in enumerate(placed[at : at + step], first + at):
-                value = keys.PartitionValue(leader=replicas[0], epoch=0, replicas=replicas, isr=replicas)
-                writes[keys.partition(topic_id, index)] = Put(keys.encode(value))
-            await self._metadata.txn({}, writes)
-
-    async def _delete_partitions(self, topic_id: bytes, count: int) -> None:
-        step = self._metadata.store.max_ops
-        for at in range(0, count, step):
-            gone: dict[str, Put | None] = {
-                keys.partition(topic_id, index): None for index in range(at, min(count, at + step))
-            }
-            await self._metadata.txn({}, gone)

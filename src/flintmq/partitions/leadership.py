@@ -1,7 +1,7 @@
 """Whether this broker may serve a partition, and what it knows of leader epochs (KIP-101, KIP-320).
 
-One rule for every API that names a partition and the leader epoch its client knows. Pure decisions over what
-`LocalPartitions` and the image hold.
+One rule for every API that names a partition and the leader epoch its client knows, and one for consumers, which may
+read from followers too (KIP-392). Pure decisions over what `LocalPartitions` and the image hold.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from flintmq.errors import ErrorCode, LogOffline, RequestError
 from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.partition import Partition
+from flintmq.partitions.partition import NO_LEADER, Partition, Role
 
 NO_LEADER_EPOCH: Final = -1
 
@@ -25,15 +25,34 @@ def led_partition(
         if isinstance(topic, str)
         else partitions.by_id.get((topic, index))
     )
-    if partition is None:
+    if partition is None or partition.role is not Role.LEADER:
         raise _not_led(partitions, topic, index)
+    _check(partition, leader_epoch)
+    return partition
+
+
+def readable_partition(
+    partitions: LocalPartitions, topic: str | bytes, index: int, leader_epoch: int = NO_LEADER_EPOCH
+) -> Partition:
+    """Return a partition that is led or followed here (KIP-392). Raise as `led_partition` does."""
+    partition = (
+        partitions.by_name.get((topic, index))
+        if isinstance(topic, str)
+        else partitions.by_id.get((topic, index))
+    )
+    if partition is None or partition.role is Role.NONE or partition.leader == NO_LEADER:
+        raise _not_led(partitions, topic, index)
+    _check(partition, leader_epoch)
+    return partition
+
+
+def _check(partition: Partition, leader_epoch: int) -> None:
     if partition.log.offline is not None:
         raise LogOffline(partition.log.offline)
     if leader_epoch != NO_LEADER_EPOCH and leader_epoch != partition.leader_epoch:
         if leader_epoch < partition.leader_epoch:
             raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, "The client knows an older leader epoch.")
         raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, "The client knows a newer leader epoch.")
-    return partition
 
 
 def _not_led(partitions: LocalPartitions, topic: str | bytes, index: int) -> RequestError:
@@ -48,6 +67,16 @@ def _not_led(partitions: LocalPartitions, topic: str | bytes, index: int) -> Req
     if known is not None and 0 <= index < len(known.partitions):
         return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led by this broker.")
     return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{index} does not exist.")
+
+
+def current_leader(partitions: LocalPartitions, topic: str | bytes, index: int) -> tuple[int, int] | None:
+    """Return the leader of a partition and its epoch, as far as the image knows them (KIP-951)."""
+    image = partitions.image
+    known = image.topics.get(topic) if isinstance(topic, str) else image.topics_by_id.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return None
+    state = known.partitions[index]
+    return state.leader, state.epoch
 
 
 def epoch_of_start(partition: Partition) -> int:

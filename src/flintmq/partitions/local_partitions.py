@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.metadata import keys
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
-from flintmq.metadata.image import ClusterImage, ImageDelta, TopicImage
+from flintmq.metadata.image import STANDALONE_EPOCH, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from flintmq.metadata.store import Put
-from flintmq.partitions.partition import Partition
+from flintmq.metadata.topic_transactions import finish_deletion
+from flintmq.partitions.partition import NO_LEADER, Partition
 from flintmq.records.topic_partition import TopicPartition
 from flintmq.settings import TopicConfig
 from flintmq.settings.kinds import LONG_MAX
@@ -38,9 +40,13 @@ class LocalPartitions:
         clock: Clock,
         timers: Timers,
         executor: Executor,
+        broker_epoch: Callable[[], int] = lambda: STANDALONE_EPOCH,
     ) -> None:
+        """`broker_epoch` returns the epoch of this broker's registration in the cluster."""
         self.log_dir = log_dir
-        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._role_listeners: list[Callable[[Partition], object]] = []
+        self.node_id = node_id
         self._metadata = metadata
         self._configs = configs
         self._clock = clock
@@ -67,6 +73,13 @@ class LocalPartitions:
             return self.by_name.get((topic, index))
         return self.by_id.get((topic, index))
 
+    def on_role(self, listener: Callable[[Partition], object]) -> None:
+        """Call `listener` with each partition whose role, leader epoch or replicas may have changed, or that is gone.
+
+        It is called in the step of the loop that changed them.
+        """
+        self._role_listeners.append(listener)
+
     @property
     def image(self) -> ClusterImage:
         return self._metadata.image
@@ -80,18 +93,18 @@ class LocalPartitions:
             AssignedPartition(topic.name, index, topic.id, self._configs.topic(topic.name))
             for topic in image.topics.values()
             for index, state in enumerate(topic.partitions)
-            if self._node_id in state.replicas
+            if self.node_id in state.replicas
         ]
         reports = await self.log_dir.load(assigned, deleting=frozenset(image.deleting))
         for log, _ in reports:
-            state = image.topics[log.topic].partitions[log.partition]
-            self._add(log, state.epoch, state.isr)
+            self._add(log, image.topics[log.topic].partitions[log.partition])
         for remove in self.log_dir.unfinished_deletions():
             self._remove_later(remove, 0.0, None)
         for topic_id in image.deleting:
             self._remove_later(None, 0.0, topic_id)
         self._metadata.subscribe(self._follow)
-        await self._forget_unclaimed()
+        if self._metadata.is_standalone:
+            await self._forget_unclaimed()
         return reports
 
     async def _forget_unclaimed(self) -> None:
@@ -102,7 +115,7 @@ class LocalPartitions:
             gone: dict[str, Put | None] = {
                 keys.partition(topic_id, index): None for topic_id, index in unclaimed[at : at + step]
             }
-            await self._metadata.txn({}, gone)
+            await self._metadata.write(gone)
 
     async def close(self) -> None:
         for task in list(self._removals):
@@ -110,21 +123,45 @@ class LocalPartitions:
         await asyncio.gather(*self._removals, return_exceptions=True)
         for partition in self:
             partition.close()
+        # ORDER: truncations have ended BEFORE their logs are closed.
+        await asyncio.gather(*(partition.truncated() for partition in self))
         self.log_dir.close()
 
-    def _add(self, log: Log, leader_epoch: int, isr: list[int]) -> Partition:
-        partition = Partition(
-            log,
-            leader_epoch=leader_epoch,
-            isr=isr,
-            clock=self._clock,
-            timers=self._timers,
-            executor=self._executor,
-        )
+    def _add(self, log: Log, state: PartitionImage) -> Partition:
+        partition = Partition(log, clock=self._clock, timers=self._timers, executor=self._executor)
+        partition.role_changed = partial(self._notify, partition)
         self.by_name[log.topic, log.partition] = partition
         self.by_id[log.topic_id, log.partition] = partition
         self._configure(partition, log.config)
+        self._take_role(partition, state)
         return partition
+
+    def reassess(self) -> None:
+        """Take the roles that the image says, after this broker has registered again or lost its registration."""
+        for partition in list(self):
+            topic = self._metadata.image.topics_by_id.get(partition.topic_id)
+            if topic is not None and partition.index < len(topic.partitions):
+                self._take_role(partition, topic.partitions[partition.index])
+
+    def _take_role(self, partition: Partition, state: PartitionImage) -> None:
+        """Let the partition lead or follow, as the image says."""
+        if state.is_led_by(self.node_id, self._broker_epoch()):
+            partition.lead(
+                node_id=self.node_id,
+                leader_epoch=state.epoch,
+                replicas=state.replicas,
+                isr=state.isr,
+                has_elr=bool(state.value.elr),
+            )
+        else:
+            # A broker that has registered again does not lead in an epoch of its former life, and follows nobody.
+            leader = NO_LEADER if state.leader == self.node_id else state.leader
+            partition.follow(leader=leader, leader_epoch=state.epoch, isr=state.isr)
+        self._notify(partition)
+
+    def _notify(self, partition: Partition) -> None:
+        for listener in self._role_listeners:
+            listener(partition)
 
     def _configure(self, partition: Partition, config: TopicConfig) -> None:
         partition.configure(config)
@@ -140,8 +177,11 @@ class LocalPartitions:
                 self._configure(partition, self._configs.topic(partition.topic))
         for topic in delta.topics_deleted:
             self._delete(topic)
-        for topic in delta.topics_changed:
-            self._change(topic)
+        configs: dict[bytes, TopicConfig] = {}
+        for topic, index in delta.partitions_changed:
+            if topic.id not in configs:
+                configs[topic.id] = self._configs.topic(topic.name)
+            self._change(topic, index, configs[topic.id])
         for name in delta.topic_configs:
             changed = self._metadata.image.topics.get(name)
             if changed is not None:
@@ -151,31 +191,44 @@ class LocalPartitions:
                     if partition_or_none is not None:
                         self._configure(partition_or_none, config)
 
-    def _change(self, topic: TopicImage) -> None:
-        config = self._configs.topic(topic.name)
-        for index, state in enumerate(topic.partitions):
-            partition = self.get(topic.id, index)
-            if partition is not None:
-                partition.leader_epoch, partition.isr = state.epoch, state.isr
-            elif self._node_id in state.replicas:
-                log = self.log_dir.create(AssignedPartition(topic.name, index, topic.id, config))
-                self._add(log, state.epoch, state.isr)
+    def _change(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
+        state = topic.partitions[index]
+        partition = self.get(topic.id, index)
+        if partition is not None:
+            if self.node_id in state.replicas:
+                self._take_role(partition, state)
+            else:
+                self._remove_replica(partition, config)
+        elif self.node_id in state.replicas:
+            log = self.log_dir.create(AssignedPartition(topic.name, index, topic.id, config))
+            self._add(log, state)
+
+    def _remove_replica(self, partition: Partition, config: TopicConfig) -> None:
+        """The partition was reassigned to other brokers: delete its log here."""
+        remover = self._forget(partition)
+        if remover is not None:
+            self._remove_later(remover, config.file_delete_delay_ms / 1000, None)
+
+    def _forget(self, partition: Partition) -> Callable[[], None] | None:
+        """Stop serving a partition; return what removes its files."""
+        self.by_id.pop((partition.topic_id, partition.index), None)
+        if self.by_name.get((partition.topic, partition.index)) is partition:
+            del self.by_name[partition.topic, partition.index]
+        self._timed.pop(partition, None)
+        self.validating.pop(partition, None)
+        remover = self.log_dir.delete(partition.topic, partition.index)
+        partition.close()
+        self._notify(partition)
+        return remover
 
     def _delete(self, topic: TopicImage) -> None:
         delay_s = self._configs.topic(topic.name).file_delete_delay_ms / 1000
         removers = []
         for index in range(len(topic.partitions)):
-            partition = self.by_id.pop((topic.id, index), None)
-            if partition is None:
-                continue
-            if self.by_name.get((topic.name, index)) is partition:
-                del self.by_name[topic.name, index]
-            self._timed.pop(partition, None)
-            self.validating.pop(partition, None)
-            remover = self.log_dir.delete(topic.name, index)
+            partition = self.by_id.get((topic.id, index))
+            remover = None if partition is None else self._forget(partition)
             if remover is not None:
                 removers.append(remover)
-            partition.close()
 
         def remove_all() -> None:
             for remove in removers:
@@ -202,7 +255,7 @@ class LocalPartitions:
             logger.error("deleted files could not be removed, the next start tries again: %s", error)
             return
         if topic_id is not None:
-            await self._metadata.txn({}, {keys.deleting(topic_id): None})
+            await finish_deletion(self._metadata, topic_id, self.node_id)
 
     # ---- housekeeping, called now and then
 

@@ -1,18 +1,28 @@
-"""A partition that this broker leads: its log, its epoch, who waits for what.
+"""A replica of a partition on this broker: its log, its role, its leader epoch, and the requests that wait for it.
 
-Decides when records become visible: the high watermark follows the log's end, or, with
-`flush.messages=1`, what is on stable storage. Appending wakes the readers that wait, on the next turn of the
-loop, so that a burst of appends wakes them once.
+A leader decides when records become visible. Where it is the only replica that counts, the high watermark follows
+the log's end, or, with `flush.messages=1`, what is on stable storage; otherwise it follows the replicas of the
+maximal ISR (`replication.replica_states`). A follower's high watermark follows its leader's. Appending wakes the
+readers that wait, on the next turn of the loop, so that a burst of appends wakes them once.
+
+Invariant: a change of role is one step of the loop. What waits for an acknowledgement has failed, and listeners know,
+before anything else can happen to the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import partial
 from typing import Final, Protocol
 
 from flintmq.effects import Clock, Executor, Timers
-from flintmq.errors import ErrorCode, RequestError
+from flintmq.errors import ErrorCode, FlintError, LogOffline, RequestError
 from flintmq.metadata.image import is_internal
+from flintmq.partitions.acknowledgements import Settled, settle_below
+from flintmq.partitions.batch_validation import target_codec, validated_batch
+from flintmq.partitions.replication.replica_states import ReplicaStates
 from flintmq.records.batch import (
     LOG_APPEND_TIME,
     BatchHeader,
@@ -21,72 +31,88 @@ from flintmq.records.batch import (
     set_append_time,
     set_create_time,
 )
-from flintmq.records.compression import Codec
-from flintmq.records.limits import VALIDATED_BYTES_MAX
 from flintmq.records.markers import Marker
-from flintmq.records.record import check_records, payload_of, with_payload
 from flintmq.settings import TopicConfig
+from flintmq.storage.durability.flush import NoSpace
 from flintmq.storage.durability.flusher import Done, Flusher
 from flintmq.storage.log import Appended, Log
+from flintmq.storage.truncation.truncation import Truncation
 
+NO_LEADER: Final = -1
+ROLE_CHANGED: Final = -1
 _FOREVER: Final = 1 << 62
+_GUARDS_MAX: Final = 10_000
+_FULL_DISK_RETRY_S: Final = 1.0
 # More than anybody waits for.
 _UNCOUNTED: Final = 1 << 62
 
+_NOT_LEADER: Final = RequestError(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker no longer leads the partition in that leader epoch."
+)
+
+
+class Role(IntEnum):
+    NONE = 0
+    """Neither leader nor follower: nothing is served, and nothing is fetched."""
+    FOLLOWER = 1
+    LEADER = 2
+
 
 class AppendListener(Protocol):
-    """Someone who waits for records."""
+    """A fetch that waits for records."""
 
     def records_arrived(self, partition: Partition, size: int) -> None:
-        """About `size` more bytes are visible; 0 if the partition is gone."""
+        """About `size` more bytes are visible; `ROLE_CHANGED` if the partition may no longer be served as it was."""
         ...
 
 
 class Partition:
     __slots__ = (
-        "_after_max_ms",
-        "_append_time",
-        "_arrived",
-        "_before_max_ms",
-        "_check_keys",
-        "_clock",
-        "_codec",
-        "_deep",
-        "_durable",
-        "_flusher",
-        "_readers",
-        "_timers",
-        "_waiting",
-        "_waking",
-        "deleted",
-        "index",
-        "is_internal",
-        "isr",
-        "leader_epoch",
-        "log",
-        "topic",
-        "topic_id",
+        "_after_max_ms", "_append_time", "_arrived", "_before_max_ms", "_check_keys", "_clock", "_codec",
+        "_cutting", "_deep", "_durable", "_executor", "_flusher", "_followers", "_guards", "_is_truncating",
+        "_lead_later", "_readers", "_timers", "_visible_at_once", "_waiting", "_waiting_for_flush", "_waking",
+        "_waking_followers", "deleted", "index", "is_internal", "isr", "leader", "leader_epoch", "log",
+        "may_fetch_again", "replicas", "role", "role_changed", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(
-        self, log: Log, *, leader_epoch: int, isr: list[int], clock: Clock, timers: Timers, executor: Executor
-    ) -> None:
+    def __init__(self, log: Log, *, clock: Clock, timers: Timers, executor: Executor) -> None:
+        """The partition has no role until `lead` or `follow` is called."""
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
         self.is_internal = is_internal(log.topic)
         self.log = log
-        self.leader_epoch = leader_epoch
-        self.isr = isr
+        self.role = Role.NONE
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.isr: list[int] = []
+        self.replicas: ReplicaStates | None = None
+        """What the leader knows of its followers; None where it is the only replica, and on followers."""
         self.deleted = False
+        self.role_changed: Callable[[], object] = _nothing
+        """Called when the partition takes a role by itself, after what kept it from doing so, or its log fails."""
+        self.may_fetch_again: Callable[[], object] = _nothing
+        """Called when `may_fetch` may have become true."""
         self._clock = clock
         self._timers = timers
+        self._executor = executor
         self._flusher = Flusher(log, executor=executor, clock=clock, flushed=self._flushed)
         self._readers: dict[AppendListener, None] = {}
+        # Fetches of followers: they wait for the end of the log, not for the high watermark.
+        self._followers: dict[AppendListener, None] = {}
         # Acknowledgements that wait for the high watermark: (offset that must be below it, what to call).
-        self._waiting: list[tuple[int, Callable[[str | None], object]]] = []
+        self._waiting: list[tuple[int, Settled]] = []
+        # Acknowledgements that wait for the leader's own flush.
+        self._waiting_for_flush: list[tuple[int, Settled]] = []
         self._arrived = 0
         self._waking = False
+        self._waking_followers = False
+        self._visible_at_once = False
+        self._guards: dict[int, int] = {}
+        """Producers whose transactions other brokers verify, with the leader epoch in which that began."""
+        self._is_truncating = False
+        self._cutting: asyncio.Task[None] | None = None
+        self._lead_later: Callable[[], object] | None = None
         self.configure(log.config)
 
     def configure(self, config: TopicConfig) -> None:
@@ -97,12 +123,183 @@ class Partition:
         # How far the timestamps of producers may be from now.
         self._before_max_ms = _FOREVER if self._append_time else config.message_timestamp_before_max_ms
         self._after_max_ms = _FOREVER if self._append_time else config.message_timestamp_after_max_ms
-        self._codec = _target_codec(config.compression_type)
+        self._codec = target_codec(config.compression_type)
         self._check_keys = "compact" in config.cleanup_policy
         self._deep = self._check_keys or config.flint_validate_records == "deep"
-        if not self._durable:
+        if self.replicas is not None:
+            self.replicas.configure(config.min_insync_replicas)
+        self._apply_role()
+
+    # ---- roles
+
+    def lead(
+        self,
+        *,
+        node_id: int,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        has_elr: bool = False,
+    ) -> None:
+        """Lead in this epoch, or take over what the metadata says of the replicas in it."""
+        if self._is_truncating:
+            # ORDER: nothing is appended BEFORE the truncation is on stable storage.
+            self.follow(leader=NO_LEADER, leader_epoch=leader_epoch, isr=isr)
+            self._lead_later = partial(
+                self.lead,
+                node_id=node_id,
+                leader_epoch=leader_epoch,
+                replicas=replicas,
+                isr=isr,
+                has_elr=has_elr,
+            )
+            return
+        is_elected = self.role is not Role.LEADER or leader_epoch != self.leader_epoch
+        if is_elected:
+            self._leave_role(_NOT_LEADER)
+            self.replicas = None
+        self.role = Role.LEADER
+        self.leader, self.leader_epoch, self.isr = node_id, leader_epoch, list(isr)
+        # As in `LeaderReplication`: how long a follower lags is not a matter of the wall clock.
+        now_ms = int(self._clock.monotonic() * 1000)
+        if self.replicas is not None:
+            self.replicas.change(replicas=replicas, isr=isr, has_elr=has_elr, now_ms=now_ms)
+        elif list(replicas) != [node_id] or list(isr) != [node_id]:
+            self.replicas = ReplicaStates(
+                node_id=node_id,
+                replicas=replicas,
+                isr=isr,
+                has_elr=has_elr,
+                min_isr=self.log.config.min_insync_replicas,
+                epoch_start=self.log.end_offset,
+                now_ms=now_ms,
+            )
+        self._apply_role()
+
+    # ---- copying from a leader
+
+    @property
+    def may_fetch(self) -> bool:
+        """Whether the log can take more from its leader now.
+
+        With `flush.messages=1` what was taken must be on stable storage: the next fetch says that it is there.
+        """
+        log = self.log
+        return (
+            self.role is Role.FOLLOWER
+            and not self._is_truncating
+            and log.offline is None
+            and (not self._durable or log.recovery_point >= log.end_offset)
+        )
+
+    def append_fetched(self, batches: memoryview, now_ms: int) -> None:
+        """Write whole batches of the leader as they are."""
+        self.log.append_replicated(batches, now_ms)
+        self._flusher.after_append()
+
+    async def truncate(self, offset: int) -> None:
+        """Drop everything from `offset` on, on stable storage too, before anything else can be written."""
+        truncation = self.log.begin_truncation(offset, self._clock.now_ms())
+        if truncation is not None:
+            await self._cut(truncation)
+
+    async def restart_at(self, offset: int) -> None:
+        """Drop everything, and go on with an empty log at `offset`."""
+        await self._cut(self.log.begin_restart(offset, self._clock.now_ms()))
+
+    async def _cut(self, truncation: Truncation) -> None:
+        """Wait for a truncation that has begun. It goes on when the caller is cancelled: the log is cut already."""
+        self._is_truncating = True
+        self._cutting = asyncio.create_task(
+            self._carry_out(truncation), name=f"truncation of {self.log.name}"
+        )
+        await asyncio.shield(self._cutting)
+
+    async def _is_cut(self, truncation: Truncation) -> bool:
+        """Cut the files; False if the disk is full, and that may pass."""
+        try:
+            await self._executor.run(truncation.run)
+        except NoSpace:
+            if self.deleted:
+                raise
+            return False
+        return True
+
+    async def _carry_out(self, truncation: Truncation) -> None:
+        """On a full disk a truncation is tried again: nothing else is possible."""
+        failure: BaseException | None = None
+        try:
+            is_cut = await self._is_cut(truncation)
+            while not is_cut:
+                await asyncio.sleep(_FULL_DISK_RETRY_S)
+                is_cut = await self._is_cut(truncation)
+        except (OSError, FlintError) as error:
+            failure = error
+        self._is_truncating = False
+        self._cutting = None
+        self.log.finish_truncation(truncation, self._clock.now_ms(), failure)
+        if self._lead_later is not None:
+            lead, self._lead_later = self._lead_later, None
+            lead()
+            self.role_changed()
+        # The leader may be another one by now, with a fetcher that waits for this.
+        self.may_fetch_again()
+
+    async def truncated(self) -> None:
+        """Return when no truncation is under way."""
+        if self._cutting is not None:
+            await asyncio.shield(self._cutting)
+
+    def follow(self, *, leader: int, leader_epoch: int, isr: Sequence[int]) -> None:
+        """Follow a leader in this epoch; without one (`NO_LEADER`), wait for one."""
+        if self.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
+            self._leave_role(_NOT_LEADER)
+        self.role = Role.FOLLOWER
+        self._lead_later = None
+        self.leader, self.leader_epoch, self.isr = leader, leader_epoch, list(isr)
+        self.replicas = None
+        self._apply_role()
+
+    def _leave_role(self, failure: FlintError) -> None:
+        """ORDER: what waits fails BEFORE the log can be truncated: a lost record must not be acknowledged."""
+        self._fail_waiting(failure)
+        for reader in (*self._readers, *self._followers):
+            reader.records_arrived(self, ROLE_CHANGED)
+        self._followers.clear()
+
+    def _fail_waiting(self, failure: FlintError) -> None:
+        waiting, self._waiting = self._waiting, []
+        flushing, self._waiting_for_flush = self._waiting_for_flush, []
+        for _, call in (*waiting, *flushing):
+            call(failure)
+
+    def _apply_role(self) -> None:
+        states = self.replicas
+        alone = self.role is Role.LEADER and (states is None or states.is_alone)
+        self._visible_at_once = alone and not self._durable
+        if self._durable and self.role is not Role.NONE and self.log.recovery_point < self.log.end_offset:
+            # A log that was opened after a kill, or was not durable before: no append need come to flush it.
+            self._flusher.flush()
+        if self._visible_at_once:
             self._arrived = _UNCOUNTED
             self._advance(self.log.end_offset)
+        elif self.role is Role.LEADER:
+            self.advance_with_replicas()
+
+    def advance_with_replicas(self, joining: Sequence[int] = ()) -> None:
+        """Raise the high watermark to what the replicas that count allow, and those that are about to."""
+        own_end = self.log.recovery_point if self._durable else self.log.end_offset
+        end = own_end if self.replicas is None else self.replicas.committed_end(own_end, joining)
+        if end > self.log.high_watermark:
+            self._arrived = _UNCOUNTED
+            self._advance(end)
+
+    def followed(self, high_watermark: int, start_offset: int) -> None:
+        """Take over the leader's high watermark, as far as the log of this follower reaches."""
+        self._arrived = _UNCOUNTED
+        self._advance(min(high_watermark, self.log.end_offset))
+        if start_offset > self.log.start_offset:
+            self.log.advance_start(min(start_offset, self.log.end_offset))
 
     # ---- writing
 
@@ -127,33 +324,16 @@ class Partition:
 
     def validate_batch(self, batch: bytes, header: BatchHeader) -> bytes:
         """The batch checked record by record, and recompressed if need be. Slow: for a thread."""
-        config = self.log.config
-        payload = payload_of(batch, limit=VALIDATED_BYTES_MAX)
         now_ms = self._clock.now_ms()
-        check_records(
-            payload,
-            header.record_count,
-            base_timestamp=header.base_timestamp,
+        return validated_batch(
+            batch,
+            header,
+            self.log.config,
+            codec=self._codec,
             require_keys=self._check_keys,
             earliest_ms=now_ms - self._before_max_ms,
             latest_ms=now_ms + self._after_max_ms,
         )
-        codec = self._codec
-        if codec is None or codec == header.codec:
-            return batch
-        levels = {
-            Codec.GZIP: config.compression_gzip_level,
-            Codec.LZ4: config.compression_lz4_level,
-            Codec.ZSTD: config.compression_zstd_level,
-        }
-        rebuilt = with_payload(header, payload, codec, levels.get(codec))
-        if len(rebuilt) > config.max_message_bytes:
-            raise RequestError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The batch has {len(rebuilt)} bytes once compressed as the topic wants it; "
-                f"it takes up to {config.max_message_bytes}.",
-            )
-        return rebuilt
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Write a checked batch. It may be acknowledged once `is_visible(last_offset)`."""
@@ -164,7 +344,7 @@ class Partition:
             set_create_time(batch, header.attributes)
             header = read_header(batch)
         log = self.log
-        visible = not self._durable
+        visible = self._visible_at_once
         appended = log.append(
             batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms, visible_at_once=visible
         )
@@ -172,12 +352,29 @@ class Partition:
             self._arrived += len(batch)
             if self._readers or self._waiting:
                 self._became_visible()
+        elif self._followers:
+            self._wake_followers_soon()
         self._flusher.after_append()
         return appended
 
+    def begin_verification(self, producer_id: int) -> None:
+        """Note that another broker is asked whether this partition takes part in a transaction of the producer.
+
+        A marker that comes meanwhile ends that transaction: the answer is out of date then (`is_verifying`).
+        """
+        if len(self._guards) >= _GUARDS_MAX:
+            # Those asked first have had their answers, or will not need them.
+            del self._guards[next(iter(self._guards))]
+        self._guards[producer_id] = self.leader_epoch
+
+    def is_verifying(self, producer_id: int) -> bool:
+        """Whether no transaction of the producer has ended here since `begin_verification`, in this leader epoch."""
+        return self._guards.get(producer_id) == self.leader_epoch
+
     def append_marker(self, marker: Marker, now_ms: int, *, bumps_epoch: bool) -> Appended:
         """Write the end of a transaction."""
-        visible = not self._durable
+        self._guards.pop(marker.producer_id, None)
+        visible = self._visible_at_once
         appended = self.log.append_marker(
             marker,
             bumps_epoch=bumps_epoch,
@@ -189,19 +386,42 @@ class Partition:
             # What was held back for readers of committed records may be much more than the marker.
             self._arrived = _UNCOUNTED
             self._became_visible()
+        elif self._followers:
+            self._wake_followers_soon()
         self._flusher.after_append()
         return appended
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Whether enough replicas are in sync for acks=all; the only replica of a partition is enough."""
+        return self.replicas is None or self.replicas.has_min_isr
+
+    @property
+    def knows_high_watermark(self) -> bool:
+        """Whether the high watermark is that of the leader before, at least: a new leader's begins lower."""
+        return self.replicas is None or self.log.high_watermark >= self.replicas.epoch_start
 
     def is_visible(self, offset: int) -> bool:
         return offset < self.log.high_watermark
 
-    def when_visible(self, offset: int, call: Callable[[str | None], object]) -> None:
+    def when_visible(self, offset: int, call: Settled) -> None:
         """Call with None once `offset` is below the high watermark, or with the reason why it never will be."""
         if self.log.offline is not None:
             # The flush that the append began has failed already: no other will come.
-            self._timers.call_soon(call, self.log.offline)
+            self._timers.call_soon(call, LogOffline(self.log.offline))
             return
         self._waiting.append((offset, call))
+
+    def is_written(self, offset: int) -> bool:
+        """Whether the leader's own copy is as safe as the topic asks for: what acks=1 waits for."""
+        return not self._durable or offset < self.log.recovery_point
+
+    def when_written(self, offset: int, call: Settled) -> None:
+        """Call with None once `is_written(offset)`, or with the reason why it never will be."""
+        if self.log.offline is not None:
+            self._timers.call_soon(call, LogOffline(self.log.offline))
+            return
+        self._waiting_for_flush.append((offset, call))
 
     def _advance(self, offset: int) -> None:
         if self.log.advance(offset):
@@ -212,25 +432,24 @@ class Partition:
             self._waking = True
             self._timers.call_soon(self._wake)
         if self._waiting:
-            self._acknowledge(None)
-
-    def _acknowledge(self, failure: str | None) -> None:
-        waiting, self._waiting = self._waiting, []
-        high_watermark = self.log.high_watermark
-        for offset, call in waiting:
-            if failure is not None or offset < high_watermark:
-                call(failure)
-            else:
-                self._waiting.append((offset, call))
+            waiting, self._waiting = self._waiting, []
+            self._waiting += settle_below(waiting, self.log.high_watermark)
 
     def _flushed(self) -> None:
         if self.log.offline is not None:
-            self._acknowledge(self.log.offline)
+            self._fail_waiting(LogOffline(self.log.offline))
             self._wake()
-        elif self._durable:
+            self._wake_followers()
+            self.role_changed()
+            return
+        if self._waiting_for_flush:
+            waiting, self._waiting_for_flush = self._waiting_for_flush, []
+            self._waiting_for_flush += settle_below(waiting, self.log.recovery_point)
+        if self._durable and self.role is Role.LEADER:
             # What a flush makes visible was appended earlier, when others were woken: all look for themselves.
-            self._arrived = _UNCOUNTED
-            self._advance(self.log.recovery_point)
+            self.advance_with_replicas()
+        if self._durable and self.role is Role.FOLLOWER:
+            self.may_fetch_again()
 
     def flush(self, done: Done) -> None:
         """All that was written by now, to stable storage; `done` is called with None, or with why it is not there."""
@@ -241,11 +460,15 @@ class Partition:
 
     # ---- readers
 
-    def park(self, reader: AppendListener) -> None:
-        self._readers[reader] = None
+    def park(self, reader: AppendListener, *, is_follower: bool = False) -> None:
+        if is_follower:
+            self._followers[reader] = None
+        else:
+            self._readers[reader] = None
 
     def unpark(self, reader: AppendListener) -> None:
         self._readers.pop(reader, None)
+        self._followers.pop(reader, None)
 
     def _wake(self) -> None:
         self._waking = False
@@ -253,17 +476,24 @@ class Partition:
         for reader in list(self._readers):
             reader.records_arrived(self, arrived)
 
+    def _wake_followers_soon(self) -> None:
+        if not self._waking_followers:
+            self._waking_followers = True
+            self._timers.call_soon(self._wake_followers)
+
+    def _wake_followers(self) -> None:
+        self._waking_followers = False
+        for reader in list(self._followers):
+            reader.records_arrived(self, _UNCOUNTED)
+
     def close(self) -> None:
-        """The partition is no longer served here: nobody waits in vain."""
+        """The partition is no longer served here: nothing waits for it any longer."""
         self.deleted = True
-        self._acknowledge("the partition is no longer here")
-        for reader in list(self._readers):
-            reader.records_arrived(self, 0)
+        self.role = Role.NONE
+        self._lead_later = None
+        self._leave_role(LogOffline("the partition is no longer here"))
         self._readers.clear()
 
 
-def _target_codec(name: str) -> Codec | None:
-    """None keeps the producer's own."""
-    if name == "producer":
-        return None
-    return Codec.NONE if name == "uncompressed" else Codec[name.upper()]
+def _nothing() -> None:
+    """Stand for a callback that nobody has set."""

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from flintmq.protocol.codec import decoder
+from flintmq.protocol.leader_hints import NodeEndpoint, append_current_leader, append_endpoints
 from flintmq.protocol.messages import FetchRequest
 from flintmq.records.varint import append_unsigned
 
 FIRST_SESSIONS: Final = 7
 FIRST_FLEXIBLE: Final = 12
 FIRST_TOPIC_IDS: Final = 13
+FIRST_ENDPOINTS: Final = 16
 
 INLINE_BYTES_MAX: Final = 16 * 1024
 """Up to this size, copying a partition's records into the response's buffer is cheaper than a call to send them."""
@@ -47,6 +49,10 @@ class FetchedPartition(NamedTuple):
     """Producer ids and first offsets of aborted transactions; None unless read_committed."""
     diverging: tuple[int, int] | None = None
     """The largest epoch that both sides know, and where it ends here (KIP-595)."""
+    current_leader: tuple[int, int] | None = None
+    """The leader and its epoch, for a client that asked another broker (KIP-951)."""
+    preferred_replica: int = -1
+    """The replica that a consumer should rather fetch from (KIP-392)."""
 
 
 def decode_request(frame: memoryview, position: int, version: int) -> FetchRequest:
@@ -63,7 +69,8 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iq")
-_DIVERGING_TAGS: Final = bytes((1, 0, 13))
+_DIVERGING_TAG: Final = bytes((0, 13))
+_CURRENT_LEADER_TAG: Final = 1
 NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
 
 
@@ -75,10 +82,16 @@ def encode_response(
     error_code: int,
     session_id: int,
     topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]],
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[bytearray | SizedRecords]:
-    """Return the response as buffers in their order. `out` holds the size (still to be set) and the header."""
+    """Return the response as buffers in their order. `out` holds the size (still to be set) and the header.
+
+    `endpoints` are those of the leaders that `topics` name.
+    """
     if version >= FIRST_FLEXIBLE:
-        return _encode_flexible(out, throttle_ms, error_code, session_id, topics)
+        if version < FIRST_ENDPOINTS:
+            endpoints = ()
+        return _encode_flexible(out, throttle_ms, error_code, session_id, topics, endpoints)
     if version >= FIRST_SESSIONS:
         out += _HEAD_7.pack(throttle_ms, error_code, session_id, len(topics))
     else:
@@ -89,7 +102,7 @@ def encode_response(
         name = topic.encode() if isinstance(topic, str) else topic
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
         for partition in partitions:
-            index, error, high_watermark, stable, start, records, aborted, _ = partition
+            index, error, high_watermark, stable, start, records, aborted, _, _, preferred = partition
             if version >= 5:
                 out += _PARTITION_5.pack(index, error, high_watermark, stable, start)
             else:
@@ -99,7 +112,7 @@ def encode_response(
             else:
                 out += _INT32.pack(len(aborted)) + b"".join(_ABORTED.pack(*pair) for pair in aborted)
             if version >= 11:
-                out += NO_PREFERRED_REPLICA
+                out += NO_PREFERRED_REPLICA if preferred < 0 else _INT32.pack(preferred)
             if records is None:
                 out += _INT32.pack(0)
                 continue
@@ -120,6 +133,7 @@ def _encode_flexible(
     error_code: int,
     session_id: int,
     topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]],
+    endpoints: Sequence[NodeEndpoint],
 ) -> list[bytearray | SizedRecords]:
     out += _HEAD_12.pack(throttle_ms, error_code, session_id)
     append_unsigned(out, len(topics) + 1)
@@ -134,7 +148,9 @@ def _encode_flexible(
             out += name
         append_unsigned(out, len(partitions) + 1)
         for partition in partitions:
-            index, error, high_watermark, stable, start, records, aborted, diverging = partition
+            index, error, high_watermark, stable, start, records, aborted, diverging, leader, preferred = (
+                partition
+            )
             out += _PARTITION_5.pack(index, error, high_watermark, stable, start)
             if aborted is None:
                 out.append(0)
@@ -143,7 +159,7 @@ def _encode_flexible(
                 for pair in aborted:
                     out += _ABORTED.pack(*pair)
                     out.append(0)
-            out += NO_PREFERRED_REPLICA
+            out += NO_PREFERRED_REPLICA if preferred < 0 else _INT32.pack(preferred)
             if records is None:
                 out.append(1)
             else:
@@ -153,14 +169,22 @@ def _encode_flexible(
                     out += _copied(records)
                 else:
                     out = _put(buffers, records)
-            if diverging is None:
+            if diverging is None and leader is None:
                 out.append(0)
             else:
-                out += _DIVERGING_TAGS + _EPOCH_END.pack(*diverging)
-                out.append(0)
+                _append_tags(out, diverging, leader)
         out.append(0)
-    out.append(0)
+    append_endpoints(out, endpoints)
     return buffers
+
+
+def _append_tags(out: bytearray, diverging: tuple[int, int] | None, leader: tuple[int, int] | None) -> None:
+    out.append((diverging is not None) + (leader is not None))
+    if diverging is not None:
+        out += _DIVERGING_TAG + _EPOCH_END.pack(*diverging)
+        out.append(0)
+    if leader is not None:
+        append_current_leader(out, _CURRENT_LEADER_TAG, leader)
 
 
 def _copied(records: SizedRecords) -> bytes:

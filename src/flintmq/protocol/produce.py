@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flintmq.errors import ProtocolError
+from flintmq.protocol.leader_hints import NodeEndpoint, append_current_leader, append_endpoints
 from flintmq.protocol.primitives import (
     REQUEST_ENTRIES_MAX,
     UNKNOWN_TAGS_MAX,
@@ -21,6 +22,7 @@ from flintmq.protocol.primitives import (
 from flintmq.records.varint import append_unsigned, read_unsigned_rest
 
 FIRST_FLEXIBLE: Final = 9
+FIRST_LEADERS: Final = 10
 FIRST_TOPIC_IDS: Final = 13
 
 PartitionBatch = tuple[int, memoryview | None]
@@ -51,7 +53,8 @@ class ProducedPartition:
     """The response for one partition."""
 
     __slots__ = (
-        "append_time_ms", "base_offset", "error_code", "error_message", "partition", "record_errors", "start_offset",
+        "append_time_ms", "base_offset", "current_leader", "error_code", "error_message", "partition",
+        "record_errors", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +66,7 @@ class ProducedPartition:
         start_offset: int = -1,
         error_message: str | None = None,
         record_errors: Sequence[tuple[int, str]] = (),
+        current_leader: tuple[int, int] | None = None,
     ) -> None:
         self.partition = partition
         self.error_code = error_code
@@ -72,6 +76,8 @@ class ProducedPartition:
         self.error_message = error_message
         self.record_errors = record_errors
         """Which records of the batch are to blame, and why (KIP-467)."""
+        self.current_leader = current_leader
+        """The leader and its epoch, for a client that asked another broker (KIP-951)."""
 
 
 def decode_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -238,10 +244,11 @@ def encode_response(
     version: int,
     topics: list[tuple[str | bytes, list[ProducedPartition]]],
     throttle_ms: int,
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> None:
-    """Append the response's body to `out`, which holds its header."""
+    """Append the response's body to `out`, which holds its header. `endpoints` are those of the leaders named."""
     if version >= FIRST_FLEXIBLE:
-        _encode_flexible(out, version, topics, throttle_ms)
+        _encode_flexible(out, version, topics, throttle_ms, endpoints if version >= FIRST_LEADERS else ())
         return
     out += _INT32.pack(len(topics))
     for topic, partitions in topics:
@@ -271,6 +278,7 @@ def _encode_flexible(
     version: int,
     topics: list[tuple[str | bytes, list[ProducedPartition]]],
     throttle_ms: int,
+    endpoints: Sequence[NodeEndpoint],
 ) -> None:
     append_unsigned(out, len(topics) + 1)
     for topic, partitions in topics:
@@ -283,7 +291,7 @@ def _encode_flexible(
         append_unsigned(out, len(partitions) + 1)
         for one in partitions:
             index, error, base_offset = one.partition, one.error_code, one.base_offset
-            if one.error_message is None and not one.record_errors:
+            if not error:
                 out += _PARTITION_9.pack(
                     index, error, base_offset, one.append_time_ms, one.start_offset, 1, 0, 0
                 )
@@ -295,10 +303,14 @@ def _encode_flexible(
                 _write_compact_text(out, why)
                 out.append(0)
             _write_compact_text(out, one.error_message)
-            out.append(0)
+            if one.current_leader is None or version < FIRST_LEADERS:
+                out.append(0)
+            else:
+                out.append(1)
+                append_current_leader(out, 0, one.current_leader)
         out.append(0)
     out += _INT32.pack(throttle_ms)
-    out.append(0)
+    append_endpoints(out, endpoints)
 
 
 def _write_text(out: bytearray, text: str | None) -> None:

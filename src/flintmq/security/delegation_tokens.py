@@ -145,7 +145,7 @@ class DelegationTokens:
             key_check=self._key_check,
             scram=scram,
         )
-        await self._metadata.txn({}, {keys.token(token_id): Put(keys.encode(value))})
+        await self._metadata.write({keys.token(token_id): Put(keys.encode(value))})
         return DelegationToken(token_id, made, value)
 
     async def renew(self, made: bytes, principal: Principal, period_ms: int) -> int:
@@ -160,7 +160,7 @@ class DelegationTokens:
         if period_ms >= 0:
             return await self._change(made, principal, period_ms)
         token_id = self._find(made, principal)
-        await self._metadata.txn({}, {keys.token(token_id): None})
+        await self._metadata.write({keys.token(token_id): None})
         return self._clock.now_ms()
 
     def all(self) -> list[DelegationToken]:

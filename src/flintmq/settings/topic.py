@@ -114,8 +114,8 @@ class TopicConfig:
         SettingKind.LIST,
         (),
         check=_THROTTLED,
-        doc="Replicas whose catching up is throttled on the follower's side. Kept for Kafka's tools; a "
-        "single broker replicates nothing.",
+        doc="Replicas whose catching up is throttled on the follower's side, at "
+        "`follower.replication.throttled.rate`. A single broker replicates nothing.",
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
@@ -130,8 +130,8 @@ class TopicConfig:
         SettingKind.LIST,
         (),
         check=_THROTTLED,
-        doc="Replicas whose catching up is throttled on the leader's side. Kept for Kafka's tools; a single "
-        "broker replicates nothing.",
+        doc="Replicas whose catching up is throttled on the leader's side, at "
+        "`leader.replication.throttled.rate`. A single broker replicates nothing.",
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",

@@ -22,3 +22,12 @@ def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((first, end))
     return merged
+
+
+def truncate_ranges(ranges: Iterable[CorruptRange], end_offset: int) -> list[CorruptRange]:
+    """Return what lies of the ranges below `end_offset`."""
+    return [
+        CorruptRange(bad.base_offset, min(bad.end_offset, end_offset))
+        for bad in ranges
+        if bad.base_offset < end_offset
+    ]

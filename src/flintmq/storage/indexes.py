@@ -44,6 +44,22 @@ class OffsetIndex:
         at = bisect_left(self.positions, position, hi=len(self.offsets))
         return self.offsets[at] if at < len(self.offsets) else None
 
+    def sample(self, relative_offset: int, relative_end: int, count_max: int) -> list[tuple[int, int]]:
+        """Return at most `count_max` entries: the one where a walk to the offset begins, and others up to the end.
+
+        As the index grows, most of the sample stays what it was: only every 2nd, 4th, 8th … entry is taken.
+        """
+        first = max(0, bisect_right(self.offsets, relative_offset) - 1)
+        end = bisect_left(self.offsets, relative_end)
+        if first >= end or count_max < 1:
+            return []
+        step = 1
+        while True:
+            others = range(first - first % step + step, end, step)
+            if len(others) < count_max:
+                return [(self.offsets[at], self.positions[at]) for at in (first, *others)]
+            step *= 2
+
     def encode(self) -> bytes:
         return b"".join(map(OFFSET_ENTRY.pack, self.offsets, self.positions))
 
@@ -52,6 +68,12 @@ class OffsetIndex:
         index = cls()
         for offset, position in OFFSET_ENTRY.iter_unpack(data):
             index.append(offset, position)
+        return index
+
+    def below(self, position: int) -> OffsetIndex:
+        """Return a copy with the entries of batches that begin before `position`."""
+        index, count = OffsetIndex(), bisect_left(self.positions, position)
+        index.offsets, index.positions = self.offsets[:count], self.positions[:count]
         return index
 
     def is_sound(self, size: int) -> bool:
@@ -93,6 +115,12 @@ class TimeIndex:
         for timestamp, offset in TIME_ENTRY.iter_unpack(data):
             index.timestamps.append(timestamp)
             index.offsets.append(offset)
+        return index
+
+    def below(self, relative_offset: int) -> TimeIndex:
+        """Return a copy with the entries of batches that end before `relative_offset`."""
+        index, count = TimeIndex(), bisect_left(self.offsets, relative_offset)
+        index.timestamps, index.offsets = self.timestamps[:count], self.offsets[:count]
         return index
 
     def is_sound(self) -> bool:

@@ -4,6 +4,9 @@ Three ends, never confused: `end_offset` (what is written), `high_watermark` (wh
 `last_stable_offset` (what a read_committed consumer may see); `visibility` keeps the last two. `start_offset` is the
 first offset that still exists for clients. Recovery builds a log from its directory, `reader` reads it.
 
+As a replica's it takes over batches of its leader as they are, and is truncated where its leader has others.
+`generation` counts truncations: what was prepared in an earlier generation comes to nothing.
+
 The log knows bytes and offsets; it does not know requests, replicas or the event loop. Others read its fields; only
 its own methods change them.
 """
@@ -11,35 +14,30 @@ its own methods change them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
-from flintmq.effects import write_plainly
-from flintmq.errors import LogOffline, StorageError
-from flintmq.metrics import LogCounters
-from flintmq.records.batch import LOG_APPEND_TIME, NO_PRODUCER_ID, BatchHeader, assign_offsets, read_header
+from flintmq.errors import CorruptionError, LogOffline, RequestError, StorageError
+from flintmq.records.batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    MAX_INT32,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    assign_offsets,
+    read_header,
+)
 from flintmq.records.markers import Marker, marker_batch
-from flintmq.settings import TopicConfig
-from flintmq.storage.aborted_transactions import encode_aborted
-from flintmq.storage.compaction.swap import Swap, rename_cleaned
-from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.corrupt_ranges import truncate_ranges
 from flintmq.storage.durability.flush import (
-    EPOCHS_FILE,
     NO_DESCRIPTORS,
     NO_SPACE,
-    Flush,
-    SealedSegment,
-    encode_metadata,
 )
-from flintmq.storage.leader_epochs import LeaderEpochs
-from flintmq.storage.limits import LOG_LIMITS, LogLimits
-from flintmq.storage.partition_dir import PartitionDir
-from flintmq.storage.producer_snapshots import ProducerSnapshots
-from flintmq.storage.producer_state import ProducerState
-from flintmq.storage.rolling import must_roll
-from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment, segment_index
-from flintmq.storage.visibility import Visibility
+from flintmq.storage.log_segments import LogSegments
+from flintmq.storage.replica_append import fetched_headers
+from flintmq.storage.rolling import is_full, must_roll
+from flintmq.storage.segment import LOG, Segment, segment_index
+from flintmq.storage.transaction_markers import markers_in
+from flintmq.storage.truncation.truncation import KeptSegments, Truncation, find_cut
 
 logger: Final = logging.getLogger(__name__)
 
@@ -56,108 +54,7 @@ class Appended:
         """-1 unless the topic stamps append time."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LogState:
-    """What a log holds when it is opened: built by recovery, owned by the log afterwards."""
-
-    snapshots: ProducerSnapshots
-    segments: list[Segment] = field(default_factory=list)
-    """In order of their offsets; the last one is active."""
-    sealed: list[SealedSegment] = field(default_factory=list)
-    corrupt: list[CorruptRange] = field(default_factory=list)
-    producers: ProducerState = field(default_factory=ProducerState)
-    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    start_offset: int = 0
-    end_offset: int = 0
-    recovery_point: int = 0
-    first_dirty_offset: int = 0
-    last_flush_ms: int = 0
-
-
-class Log:
-    def __init__(
-        self,
-        partition_dir: PartitionDir,
-        config: TopicConfig,
-        state: LogState,
-        *,
-        counters: LogCounters | None = None,
-        create_directory: Callable[[], None] | None = None,
-        limits: LogLimits = LOG_LIMITS,
-    ) -> None:
-        """With `create_directory` the log is empty and has no files: its first batch creates them."""
-        self.topic = partition_dir.topic
-        self.partition = partition_dir.partition
-        self.topic_id = partition_dir.topic_id
-        self.directory = partition_dir.path
-        self.close_guard = partition_dir.close_guard
-        self.disk = partition_dir.disk
-        self.config = config
-        self.counters = counters or LogCounters()
-        self.segments = state.segments
-        self.producers = state.producers
-        self.snapshots = state.snapshots
-        self.epochs = state.epochs
-        self.corrupt = state.corrupt
-        self.start_offset = state.start_offset
-        self.end_offset = state.end_offset
-        self.recovery_point = state.recovery_point
-        self.first_dirty_offset = state.first_dirty_offset
-        """Below this a compacted log holds no key twice."""
-        self.last_flush_ms = state.last_flush_ms
-        self.offline: str | None = None
-        self.visibility = Visibility()
-        self.durable_segment = -1
-        """The base offset of the newest segment whose name is known to be on stable storage."""
-        self.sealed = state.sealed
-        """Rolled, not yet flushed."""
-        self.pending_delete: list[Segment] = []
-        """Segments below the start whose files still exist: the start is not on disk yet, or removing them failed."""
-        self.recent_positions: dict[int, int] = {}
-        """Where the last batches of the active segment begin: readers at the tail need no index."""
-        self._partition_dir = partition_dir
-        self._create_directory = create_directory
-        self._recent_batches = limits.recent_batches
-
-    def __repr__(self) -> str:
-        return f"Log({self.name}, {self.start_offset}..{self.end_offset})"
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def high_watermark(self) -> int:
-        return self.visibility.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below this every transaction is decided, and its marker visible."""
-        return self.visibility.last_stable_offset(self.producers.first_unstable_offset, self.start_offset)
-
-    @property
-    def unflushed(self) -> int:
-        return self.end_offset - self.recovery_point
-
-    @property
-    def is_created(self) -> bool:
-        """Whether it has files. A log without any is empty, and gets them with its first batch."""
-        return self._create_directory is None
-
-    def configure(self, config: TopicConfig) -> None:
-        """Take a new configuration; what was written stays as it is."""
-        self.config = config
-
-    # ---- appending
-
+class Log(LogSegments):
     def append(
         self,
         batch: memoryview,
@@ -172,8 +69,8 @@ class Log:
         The buffer is changed in place: the batch gets its offset and epoch. The caller may reuse it afterwards.
         With `visible_at_once` the high watermark is at the end afterwards.
         """
-        if self.offline is not None:
-            raise LogOffline(self.offline)
+        if self.offline is not None or self.truncation is not None:
+            self._refuse_changes()
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         if header.producer_id != NO_PRODUCER_ID:
             duplicate = self.producers.check(header)
@@ -230,17 +127,88 @@ class Log:
         appended = self.append(
             batch, header, leader_epoch=leader_epoch, now_ms=now_ms, visible_at_once=visible_at_once
         )
-        first_offset = self.producers.end_transaction(marker, now_ms)
+        self._end_transaction(marker, appended.base_offset, now_ms)
+        return appended
+
+    def append_replicated(self, data: memoryview, now_ms: int) -> int:
+        """Write whole batches of the leader's log as they are; return the end of the log. None becomes visible.
+
+        The caller has checked their CRCs. CorruptionError, and nothing is written, if their offsets or leader epochs
+        do not fit the log. After a StorageError some of the batches may be in the log, each of them whole.
+        """
+        self._refuse_changes()
+        headers = fetched_headers(data, end_offset=self.end_offset, leader_epoch=self.epochs.latest)
+        if headers and self._create_directory is not None:
+            self._create_files(self._create_directory)
+        begun, position, first = 0, 0, 0
+        for at, header in enumerate(headers):
+            segment = self.active
+            used = segment.size + position - begun
+            first_timestamp = segment.first_timestamp if segment.size else headers[first].max_timestamp
+            if used and is_full(
+                segment, self.config, used, header.size, first_timestamp, header.max_timestamp,
+                header.last_offset, now_ms,
+            ):  # fmt: skip
+                self._write_run(data[begun:position], headers[first:at])
+                self._roll_for(header, now_ms)
+                begun, first = position, at
+            position += header.size
+        if headers:
+            self._write_run(data[begun:position], headers[first:])
+        return self.end_offset
+
+    def _roll_for(self, header: BatchHeader, now_ms: int) -> None:
+        """Begin the segment of a batch. Its base offset is the end of the log, but for a gap that no index spans."""
+        self.roll(now_ms, max(self.end_offset, header.last_offset - MAX_INT32))
+
+    def _write_run(self, data: memoryview, headers: list[BatchHeader]) -> None:
+        """Write batches to the active segment at once, and take account of each."""
+        if not headers:
+            return
+        segment = self.active
+        position, begun = segment.size, segment.size
+        try:
+            segment.open().pwrite(data, position)
+        except OSError as error:
+            self._undo_write(segment, error)
+        recent = self.recent_positions
+        for header in headers:
+            if header.leader_epoch != self.epochs.latest:
+                # An epoch begins no later than where the batch before ended: what a gap held may have been of either.
+                self.epochs.assign(header.leader_epoch, self.end_offset)
+            segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
+            self.end_offset = header.last_offset + 1
+            if header.producer_id != NO_PRODUCER_ID:
+                if header.attributes & CONTROL:
+                    self._end_replicated(header, data[position - begun : segment.size - begun])
+                else:
+                    self.producers.record(header, header.base_offset)
+            self.visibility.add_hidden(self.end_offset, segment)
+            recent[header.base_offset] = position
+            position = segment.size
+        for offset in list(recent)[: -self._recent_batches]:
+            del recent[offset]
+
+    def _end_replicated(self, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            markers = markers_in(header, batch)
+        except (CorruptionError, RequestError) as error:
+            logger.error(
+                "%s: the marker at offset %d makes no sense: %s", self.name, header.base_offset, error
+            )
+            return
+        for marker, offset, timestamp in markers:
+            self._end_transaction(marker, offset, timestamp)
+
+    def _end_transaction(self, marker: Marker, offset: int, timestamp: int) -> None:
+        """Take account of a marker that is in the active segment."""
+        first_offset = self.producers.end_transaction(marker, timestamp)
         if first_offset is not None:
-            self.visibility.add_ended_transaction(appended.base_offset, first_offset)
+            self.visibility.add_ended_transaction(offset, first_offset)
             if not marker.committed:
                 self.active.add_aborted(
-                    marker.producer_id,
-                    first_offset,
-                    appended.base_offset,
-                    self.producers.first_unstable_offset,
+                    marker.producer_id, first_offset, offset, self.producers.first_unstable_offset
                 )
-        return appended
 
     def advance(self, offset: int) -> bool:
         """Raise the high watermark to `offset`, which must be a batch's end; True if it moved."""
@@ -250,9 +218,25 @@ class Log:
             return False
         if offset >= self.end_offset:
             visibility.advance_to_end(self.end_offset, self.segments[-1])
+        elif offset < visibility.known_from:
+            visibility.advance_to_found(max(before, self._batch_end(offset)))
         else:
             visibility.advance(offset)
         return visibility.high_watermark > before
+
+    def recover_visibility(self, high_watermark: int, ended: list[tuple[int, int]]) -> None:
+        """Begin with a high watermark that may lie below the end. One inside a batch counts as before it."""
+        found = max(self.start_offset, self._batch_end(high_watermark))
+        self.visibility.recover(found, self.end_offset, ended)
+
+    def _batch_end(self, offset: int) -> int:
+        """Return `offset`, or where the batch begins that it is inside of."""
+        try:
+            found = self.segments[segment_index(self.segments, offset)].locate(self.disk, offset)
+        except (OSError, CorruptionError) as error:
+            logger.warning("%s: offset %d could not be looked up: %s", self.name, offset, error)
+            return 0
+        return offset if found is None else min(offset, found[1].base_offset)
 
     def _undo_write(self, segment: Segment, error: OSError) -> None:
         """Cut off the part of a batch that may have been written; where that fails, serve nothing more."""
@@ -268,217 +252,114 @@ class Log:
         self.go_offline(f"writing {segment.path(LOG)} failed: {error}")
         raise LogOffline(self.offline) from error
 
-    def go_offline(self, reason: str) -> None:
-        """Serve and acknowledge nothing until a restart has checked what the disk holds."""
-        if self.offline is None:
-            self.offline = reason
-            logger.critical(
-                "log %s is offline: %s; restart the broker once the disk is well", self.name, reason
+    # ---- truncation
+
+    def begin_truncation(self, offset: int, now_ms: int) -> Truncation | None:
+        """Let the log end at `offset`, or before the batch that holds it; None if it does not reach so far.
+
+        From now on the log is the shorter one, and takes no change until `finish_truncation`. The caller runs the
+        truncation in a thread in between.
+        """
+        self._refuse_changes()
+        if offset >= self.end_offset:
+            return None
+        try:
+            index, position, end_offset = find_cut(self.segments, self.disk, offset)
+        except (OSError, CorruptionError) as error:
+            self.go_offline(f"the end of its truncation could not be found: {error}")
+            raise LogOffline(self.offline) from error
+        if min(offset, end_offset) < self.start_offset:
+            # Only where records were lost that had been seen: there is nothing to keep.
+            return self.begin_restart(min(offset, end_offset), now_ms)
+        segments, last = self.segments, self.segments[index]
+        if not position:
+            return self._begin(
+                KeptSegments(segments[:index], None, None), segments[index:], end_offset, now_ms
             )
+        if position == last.size and last is not self.active:
+            kept = KeptSegments(segments[: index + 1], None, None)
+            return self._begin(kept, segments[index + 1 :], end_offset, now_ms)
+        cut = self.new_segment(last.base_offset, now_ms)
+        cut.become_cut(last, position, end_offset)
+        held = [sealed.file for sealed in self.sealed if sealed.segment is last]
+        kept = KeptSegments([*segments[:index], cut], cut, held[0] if held else last.file)
+        last.removed = True
+        last.file = None
+        return self._begin(kept, segments[index + 1 :], end_offset, now_ms)
 
-    # ---- segments
-
-    def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin the next. Its indexes reach their files with the next flush.
-
-        ORDER: the next one exists BEFORE this one is sealed, so that a full disk leaves this one in use.
-        """
-        segment = self.active
-        try:
-            file = segment.open()
-            self._cut_preallocated(segment)
-        except OSError as error:
-            raise StorageError(f"{segment.path(LOG)} could not be sealed: {error}.") from error
-        following = self.add_segment(self.end_offset, now_ms)
-        self.sealed.append(SealedSegment(segment, file, *segment.seal()))
-        self.write_snapshot()
-        return following
-
-    @staticmethod
-    def _cut_preallocated(segment: Segment) -> None:
-        """Whatever the setting is now: it may have been another when the segment began."""
-        file = segment.open()
-        if file.size() > segment.size:
-            file.truncate(segment.size)
-
-    def new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Return a segment of this log that is not part of it yet."""
-        return self._partition_dir.new_segment(base_offset, self.config, now_ms)
-
-    def add_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Create the file of a new segment, which becomes the active one. StorageError if that fails."""
-        segment = self.new_segment(base_offset, now_ms)
-        self._create_file(segment)
-        self.segments.append(segment)
-        self.recent_positions.clear()
-        return segment
-
-    def _create_files(self, create_directory: Callable[[], None]) -> None:
-        """Create the directory and the active segment's file. After a StorageError the next append tries again."""
-        try:
-            create_directory()
-        except OSError as error:
-            raise StorageError(f"{self.directory} could not be made: {error}.") from error
-        self._create_file(self.active)
-        self._create_directory = None
-
-    def _create_file(self, segment: Segment) -> None:
-        try:
-            file = segment.open(create=True)
-            file.truncate(0)
-            if self.config.preallocate:
-                file.allocate(self.config.segment_bytes)
-        except OSError as error:
-            self._remove_unfinished(segment)
-            raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
-
-    def _remove_unfinished(self, segment: Segment) -> None:
-        """Remove what exists of a file that could not be created.
-
-        ORDER: it is gone from the disk BEFORE another batch is written: that batch gets the offset by which the file
-        is named, and a start that finds the file would end the segment before there.
-        """
-        segment.file = None
-        try:
-            if self.disk.exists(segment.path(LOG)):
-                self.disk.remove(segment.path(LOG))
-                self.disk.sync_dir(self.directory)
-        except OSError as error:
-            self.go_offline(f"{segment.path(LOG)} could not be made, nor removed: {error}")
-
-    def write_snapshot(self) -> None:
-        """Write a snapshot of the producers as they are now. It is on stable storage with the next flush."""
-        self.snapshots.write(self.producers, self.end_offset)
-
-    def add_corrupt(self, bad: CorruptRange) -> None:
-        """Refuse these offsets from now on; what lies around them is served."""
-        if bad not in self.corrupt:
-            self.corrupt.append(bad)
-            logger.error("%s: offsets %d to %d are damaged", self.name, bad.base_offset, bad.end_offset - 1)
-
-    # ---- flushing
-
-    def prepare_flush(self) -> Flush:
-        """Return what must be synced so that all written so far is on stable storage."""
-        active = self.active
-        snapshot_offset = self.snapshots.begin_sync()
-        return Flush(
-            disk=self.disk,
-            close_guard=self.close_guard,
-            directory=self.directory,
-            end_offset=self.end_offset,
-            active=active,
-            sealed=list(self.sealed),
-            snapshot=self.snapshots.path(snapshot_offset) if snapshot_offset >= 0 else None,
-            snapshot_offset=snapshot_offset,
-            metadata=encode_metadata(self.topic_id),
-            epochs=self.epochs.encode(),
-            names_are_durable=self.durable_segment == active.base_offset,
-        )
-
-    def flushed(self, flush: Flush, now_ms: int) -> None:
-        """Note that `flush` succeeded: recovery need not look below its end offset."""
-        self.recovery_point = max(self.recovery_point, flush.end_offset)
-        self.last_flush_ms = now_ms
-        for sealed in flush.sealed:
-            sealed.segment.drop_indexes()
-        # By identity: some may have been dropped, and others sealed, while the flush ran.
-        done = {id(sealed.segment) for sealed in flush.sealed}
-        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in done]
-        self.durable_segment = max(self.durable_segment, flush.segment_base)
-        self.snapshots.synced(flush.snapshot_offset)
-
-    # ---- deletion and compaction
-
-    def advance_start(self, offset: int) -> list[Segment]:
-        """Hide offsets below `offset` from clients. Return the segments that hold nothing else.
-
-        ORDER: the caller makes the new start durable BEFORE it removes those segments' files.
-        """
-        if offset <= self.start_offset:
-            return []
-        self.counters.records_deleted += offset - self.start_offset
+    def begin_restart(self, offset: int, now_ms: int) -> Truncation:
+        """Let the log begin again at `offset`, empty. Otherwise as `begin_truncation`."""
+        self._refuse_changes()
+        if self._create_directory is not None:
+            self._create_files(self._create_directory)
+        removed = [*self.pending_delete, *self.segments]
+        self.pending_delete = []
         self.start_offset = offset
-        self.epochs.truncate_from_start(offset)
-        self.corrupt = [bad for bad in self.corrupt if bad.end_offset > offset]
-        dropped = []
-        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
-            # ORDER: it stays among those that the next flush syncs, for as long as its files are there. Without the
-            # new start a crash finds them again, and a recovery point beyond them must hold for them too.
-            dropped.append(self.segments.pop(0))
-        self.pending_delete += dropped
-        return dropped
+        return self._begin(KeptSegments([], None, None), removed, offset, now_ms, restarts=True)
 
-    def remove_files(self, segments: list[Segment]) -> None:
-        """Remove the files of segments that `advance_start` dropped. OSError after all were tried."""
-        self._partition_dir.remove_files(segments)
-
-    def forget_deleted(self, segments: list[Segment]) -> None:
-        """Drop segments whose files are gone: nothing is left to sync, and the disk gives their room back once no
-        reader holds them."""
-        gone = {id(segment) for segment in segments}
-        self.pending_delete = [segment for segment in self.pending_delete if id(segment) not in gone]
-        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) not in gone]
-
-    def advance_first_dirty(self, offset: int) -> None:
-        """Note that compaction has left no key twice below `offset`."""
-        self.first_dirty_offset = offset
-
-    def replace_segments(self, swap: Swap, cleaned: Segment) -> bool:
-        """Put a compacted segment in the place of those it was made from, in the directory and here.
-
-        False, and nothing has happened, if these are not there any more as they were. ORDER: `swap` is on stable
-        storage BEFORE this, and the files of the others go AFTER it.
-        """
-        first = segment_index(self.segments, swap.bases[0])
-        old = self.segments[first : first + len(swap.bases)]
-        if tuple(segment.base_offset for segment in old) != swap.bases or self.active in old:
-            return False
-        unflushed = {id(sealed.segment) for sealed in self.sealed}
-        if any(id(segment) in unflushed for segment in old):
-            return False
-        try:
-            rename_cleaned(self.disk, self.directory, swap)
-        except OSError as error:
-            # Some files may be in place and others not: the next start finishes it.
-            self.go_offline(f"a compacted segment could not be put in place: {error}")
-            raise
-        for segment in old:
+    def _begin(
+        self,
+        kept: KeptSegments,
+        removed: list[Segment],
+        end_offset: int,
+        now_ms: int,
+        *,
+        restarts: bool = False,
+    ) -> Truncation:
+        # ORDER: FIRST of all, for from here on no thread writes what it prepared earlier.
+        self.generation += 1
+        self.close_guard.generation = self.generation
+        # What was stable stays so, unless a marker may go that was visible.
+        stable = self.last_stable_offset if end_offset >= self.high_watermark else self.start_offset
+        for segment in removed:
             segment.removed = True
             segment.file = None
-        self.segments[first : first + len(old)] = [cleaned]
-        self.visibility.replace_segments(old)
-        return True
+        active = self.new_segment(end_offset, now_ms)
+        # In place: a thread that removes files looks at this very list.
+        self.segments[:] = [*kept.segments, active]
+        staying = {id(segment) for segment in (*self.segments, *self.pending_delete)}
+        self.sealed = [sealed for sealed in self.sealed if id(sealed.segment) in staying]
+        self.end_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        high_watermark = end_offset if restarts else min(self.high_watermark, end_offset)
+        self.visibility.recover(high_watermark, end_offset, [(end_offset, stable)])
+        epochs_before = self.epochs.encode()
+        self.epochs.truncate_from_end(0 if restarts else end_offset)
+        self.corrupt = truncate_ranges(self.corrupt, end_offset)
+        self.recent_positions.clear()
+        self.durable_segment = -1
+        snapshots = self.snapshots
+        self.snapshots = snapshots.up_to(-1 if restarts else end_offset)
+        self.truncation = Truncation(
+            self._partition_dir,
+            self.config,
+            kept=kept,
+            removed=removed,
+            active=active,
+            sealed=list(self.sealed),
+            kept_snapshots=self.snapshots,
+            removed_snapshots=[
+                snapshots.path(one) for one in snapshots.offsets if one not in self.snapshots.offsets
+            ],
+            epochs_before=epochs_before,
+            epochs=self.epochs.encode(),
+            start_offset=self.start_offset,
+            high_watermark=high_watermark,
+            restarts=restarts,
+        )
+        return self.truncation
 
-    # ---- closing
-
-    def retire(self, reason: str) -> None:
-        """Take the log out of service for good: its directory is about to be deleted."""
-        self.offline = self.offline or reason
-        # ORDER: a flush that runs in a thread must not write into a directory that is no longer this log's.
-        self.close_guard.close()
-        # The disk gives back the room of a file only when nobody has it open: readers have their own reference.
-        for segment in self.segments:
-            segment.file = None
-        self.sealed = []
-
-    def close(self) -> None:
-        """After a last flush: leave the directory as Kafka's tools expect it, indexes and snapshot included.
-
-        Nothing is synced here: the caller syncs the volume once for all its logs.
-        """
-        # ORDER: a flush that still runs may not put an older file over those written now.
-        self.close_guard.close()
-        if not self.is_created:
+    def finish_truncation(
+        self, truncation: Truncation, now_ms: int, error: BaseException | None = None
+    ) -> None:
+        """Take over what `truncation.run` found, and take changes again. With its `error` the log goes offline."""
+        if error is not None:
+            self.go_offline(f"it could not be truncated: {error}")
+        if self.offline is not None or truncation.flush is None:
             return
-        active = self.active
-        self._cut_preallocated(active)
-        index, times = active.seal()
-        write_plainly(self.disk, active.path(INDEX), index)
-        write_plainly(self.disk, active.path(TIME_INDEX), times)
-        if active.aborted:
-            write_plainly(self.disk, active.path(TXN_INDEX), encode_aborted(active.aborted))
-        write_plainly(self.disk, f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
-        self.write_snapshot()
-        for segment in self.segments:
-            segment.file = None
+        self.truncation = None
+        self.has_truncation_note = True
+        self.producers = truncation.producers
+        self.visibility.recover(self.high_watermark, self.end_offset, truncation.ended)
+        self.flushed(truncation.flush, now_ms)

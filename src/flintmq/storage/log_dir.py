@@ -5,6 +5,7 @@ clean-shutdown                        there after an orderly stop: where each lo
 recovery-point-offset-checkpoint      up to where each log was surely synced
 log-start-offset-checkpoint           what DeleteRecords and retention took away
 cleaner-offset-checkpoint             up to where each log is compacted
+replication-offset-checkpoint         the high watermark of each log, in a cluster
 reserve                               nothing: room for the above when the disk is full
 topic-0/ …                            one directory for each partition
 topic-0.<id>-delete/                  deleted, and removed in the background
@@ -34,7 +35,8 @@ from flintmq.storage.durability import offset_checkpoint
 from flintmq.storage.durability.disk_reserve import DiskReserve
 from flintmq.storage.durability.flush import METADATA_FILE, NO_SPACE, Flush, decode_metadata, encode_metadata
 from flintmq.storage.limits import LOG_LIMITS, LogLimits
-from flintmq.storage.log import Log, LogState
+from flintmq.storage.log import Log
+from flintmq.storage.log_state import LogState
 from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.producer_snapshots import ProducerSnapshots
 from flintmq.storage.producer_state import ProducerState
@@ -70,18 +72,24 @@ class LogDir:
         threads: int = 2,
         counters: LogCounters | None = None,
         limits: LogLimits = LOG_LIMITS,
+        replicated: bool = False,
     ) -> None:
+        """`replicated` logs have other copies in a cluster: after a start not all that they hold need be visible."""
         self.path = path
         self.counters = counters or LogCounters()
         self.logs: dict[TopicPartition, Log] = {}
+        self._on_offline: Callable[[str], object] | None = None
         self.assigned = 0
         """How many `load` has to open, or had."""
+        self.was_clean = False
+        """Whether the last stop was an orderly one; known from `load` on."""
         self._disk = disk
         self._clock = clock
         self._executor = executor
         self._descriptors = Descriptors(disk, descriptors)
         self._threads = threads
         self._limits = limits
+        self._replicated = replicated
         # What the checkpoint files are known to say.
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         # Those of which it is not known whether the last try to write them came to anything.
@@ -127,6 +135,7 @@ class LogDir:
     ) -> list[tuple[Log, RecoveryReport]]:
         """Open every assigned log, several at a time; what is not assigned is put aside."""
         clean_ends = self._read_checkpoint(CLEAN_SHUTDOWN)
+        self.was_clean = clean_ends is not None
         if clean_ends is not None:
             self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
         # ORDER: the promise is gone from the disk BEFORE anything is written that would break it; and what the
@@ -136,6 +145,7 @@ class LogDir:
             offset_checkpoint.RECOVERY_POINT,
             offset_checkpoint.LOG_START,
             offset_checkpoint.FIRST_DIRTY,
+            *([offset_checkpoint.HIGH_WATERMARK] if self._replicated else []),
         ):
             self._checkpointed[name] = self._read_checkpoint(name) or {}
         wanted = list(assigned)
@@ -184,6 +194,9 @@ class LogDir:
         key = (directory.topic, directory.partition)
         start_offset = self._checkpointed[offset_checkpoint.LOG_START].get(key, 0)
         first_dirty_offset = self._checkpointed[offset_checkpoint.FIRST_DIRTY].get(key, 0)
+        high_watermark = (
+            self._checkpointed[offset_checkpoint.HIGH_WATERMARK].get(key, 0) if self._replicated else None
+        )
         # What is compacted was synced before, and has holes that look like a lost end: it is not to be scanned even
         # where the checkpoint that says so is lost.
         recovery_point = max(
@@ -199,6 +212,7 @@ class LogDir:
                 recovery_point=recovery_point,
                 start_offset=start_offset,
                 first_dirty_offset=first_dirty_offset,
+                high_watermark=high_watermark,
                 now_ms=self._clock.now_ms(),
                 counters=self.counters,
                 limits=self._limits,
@@ -209,6 +223,7 @@ class LogDir:
             state.recovery_point, state.start_offset = recovery_point, start_offset
             state.first_dirty_offset = first_dirty_offset
             log = Log(directory, config, state, counters=self.counters, limits=self._limits)
+            log.visibility.recover(high_watermark or 0, 0, ())
             log.go_offline(f"it could not be opened: {error}")
             return log, RecoveryReport()
         if clean_end is not None and log.end_offset != clean_end:
@@ -240,6 +255,9 @@ class LogDir:
         for log in self.logs.values():
             if log.offline is not None:
                 continue
+            if log.truncation is not None:
+                log.retire("the broker stopped while it was truncated")
+                continue
             try:
                 if log.unflushed or log.sealed:
                     flush = log.prepare_flush()
@@ -267,8 +285,16 @@ class LogDir:
         """The empty log of a new partition. It gets its directory with the first batch: most of what a topic of a
         thousand partitions costs are the files, and many partitions never see a record."""
         log = self._empty_log(self._partition_dir(partition), partition.config)
+        if self._on_offline is not None:
+            log.on_offline = self._on_offline
         self.logs[partition.topic, partition.partition] = log
         return log
+
+    def watch_offline(self, on_offline: Callable[[str], object]) -> None:
+        """Call with the reason whenever a log goes offline from now on."""
+        self._on_offline = on_offline
+        for log in self.logs.values():
+            log.on_offline = on_offline
 
     def _empty_log(self, directory: PartitionDir, config: TopicConfig) -> Log:
         now_ms = self._clock.now_ms()
@@ -387,13 +413,26 @@ class LogDir:
 
     def checkpoint(self) -> None:
         """Write what changed since the last time; recovery starts from here."""
+        # ORDER: which truncations the checkpoints know of is seen BEFORE their offsets are.
+        truncated = [(log, log.generation) for log in list(self.logs.values()) if log.has_truncation_note]
         self._write_checkpoint(offset_checkpoint.RECOVERY_POINT, lambda log: log.recovery_point)
         self._write_checkpoint(offset_checkpoint.FIRST_DIRTY, lambda log: log.first_dirty_offset)
-        self.checkpoint_starts()
+        self._write_starts()
+        if self._replicated:
+            self._write_checkpoint(offset_checkpoint.HIGH_WATERMARK, lambda log: log.high_watermark)
+        for log, generation in truncated:
+            log.forget_truncation(generation)
         self._reserve.create()
 
     def checkpoint_starts(self) -> None:
         """ORDER: before the files below a new start are removed."""
+        if any(log.has_truncation_note for log in list(self.logs.values())):
+            # A note may name an older start, which counts for as long as the note exists.
+            self.checkpoint()
+        else:
+            self._write_starts()
+
+    def _write_starts(self) -> None:
         for log in list(self.logs.values()):
             # A line counts only with the id beside it; before the first flush nothing has made that durable.
             if (

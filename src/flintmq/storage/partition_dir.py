@@ -5,14 +5,15 @@ Recovery builds a log from it; the log then uses it for as long as it is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flintmq.effects import Disk
+from flintmq.errors import StorageError
 from flintmq.records.checksum import crc32c
 from flintmq.settings import TopicConfig
 from flintmq.storage.descriptors import Descriptors
 from flintmq.storage.durability.flush import CloseGuard
-from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
+from flintmq.storage.segment import LOG, SEGMENT_SUFFIXES, Segment
 
 
 class PartitionDir:
@@ -44,21 +45,50 @@ class PartitionDir:
             jitter_ms=crc32c(f"{self.name}@{base_offset}".encode()) % jitter_max_ms if jitter_max_ms else 0,
         )
 
-    def remove_files(self, segments: Iterable[Segment]) -> None:
-        """Remove the files of `segments`; readers that hold a descriptor finish. OSError after all were tried."""
+    def create_file(self, segment: Segment, config: TopicConfig) -> None:
+        """Create the file of a new segment. StorageError if that fails; OSError if what exists of it cannot be
+        removed either.
+        """
+        # Somebody may have opened a removed file of the same name before.
+        segment.file = None
+        try:
+            file = segment.open(create=True)
+            file.truncate(0)
+            if config.preallocate:
+                file.allocate(config.segment_bytes)
+        except OSError as error:
+            # ORDER: it is gone from the disk BEFORE another batch is written: that batch gets the offset by which
+            # the file is named, and a start that finds the file would end the segment before there.
+            segment.file = None
+            if self.disk.exists(segment.path(LOG)):
+                self.disk.remove(segment.path(LOG))
+                self.disk.sync_dir(self.path)
+            raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
+
+    def remove_files(self, segments: Iterable[Segment], live: Sequence[Segment] = ()) -> None:
+        """Remove the files of `segments`; readers that hold a descriptor finish. OSError after all were tried.
+
+        Where a segment of `live`, as it is once no other thread changes the directory, has the name of one of them,
+        the files are that segment's.
+        """
         failure: OSError | None = None
         with self.close_guard.entered() as is_mine:
+            bases = {segment.base_offset for segment in list(live)}
             for segment in segments:
                 segment.removed = True
                 segment.file = None
-                if not is_mine:
+                if not is_mine or segment.base_offset in bases:
                     continue
                 try:
-                    for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-                        path = segment.path(suffix)
-                        if self.disk.exists(path):
-                            self.disk.remove(path)
+                    self.remove_unguarded(segment)
                 except OSError as error:
                     failure = error
         if failure is not None:
             raise failure
+
+    def remove_unguarded(self, segment: Segment) -> None:
+        """Remove the files of one segment. The caller has entered the guard."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.path(suffix)
+            if self.disk.exists(path):
+                self.disk.remove(path)

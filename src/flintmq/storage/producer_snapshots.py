@@ -38,8 +38,10 @@ class ProducerSnapshots:
     def path(self, offset: int) -> str:
         return f"{self._directory}/{file_name(offset, SNAPSHOT)}"
 
-    def write(self, producers: ProducerState, end_offset: int) -> None:
+    def write(self, producers: ProducerState, end_offset: int, high_watermark: int | None = None) -> None:
         """Write a snapshot unless there is one of `end_offset`, and prune old ones.
+
+        The newest at or below the high watermark, which is the end unless given, stays: a truncation goes back to it.
 
         A failure is only logged: recovery replays from an older snapshot, or from the start.
         """
@@ -49,13 +51,14 @@ class ProducerSnapshots:
         try:
             write_plainly(self._disk, path, producers.encode())
             self.offsets.append(end_offset)
-            self._prune()
+            self._prune(end_offset if high_watermark is None else high_watermark)
         except OSError as error:
             logger.warning("the producer snapshot %s could not be written: %s", path, error)
 
-    def _prune(self) -> None:
+    def _prune(self, high_watermark: int) -> None:
+        needed = max((offset for offset in self.offsets if offset <= high_watermark), default=0)
         for offset in self.offsets[: -self._limits.snapshots_kept]:
-            if offset not in (self.durable_offset, self._syncing_offset):
+            if offset < needed and offset not in (self.durable_offset, self._syncing_offset):
                 self.offsets.remove(offset)
                 self._disk.remove(self.path(offset))
 
@@ -71,6 +74,15 @@ class ProducerSnapshots:
         """Note that the snapshot which `begin_sync` returned is on stable storage."""
         self.durable_offset = max(self.durable_offset, offset)
 
+    # ---- truncation
+
+    def up_to(self, end_offset: int) -> ProducerSnapshots:
+        """Return the snapshots that a log truncated to `end_offset` keeps."""
+        kept = ProducerSnapshots(self._disk, self._directory, limits=self._limits)
+        kept.offsets = [offset for offset in self.offsets if offset <= end_offset]
+        kept.durable_offset = self.durable_offset if self.durable_offset <= end_offset else -1
+        return kept
+
     # ---- recovery
 
     def load(self, end_offset: int) -> None:
@@ -82,6 +94,12 @@ class ProducerSnapshots:
                 self.offsets.append(offset)
             else:
                 self._remove_durably(offset)
+
+    def remove_up_to(self, offset: int) -> None:
+        """Remove the snapshots in the directory that know of nothing from `offset` on."""
+        for name in self._disk.list(self._directory):
+            if name[NAME_DIGITS:] == SNAPSHOT and int(name[:NAME_DIGITS]) <= offset:
+                self._disk.remove(f"{self._directory}/{name}")
 
     def newest_between(self, first: int, last: int) -> tuple[ProducerState, int]:
         """Return the newest usable snapshot from `first` to `last` with its offset; without one, no producers.

@@ -50,7 +50,7 @@ def read(
         if header.base_offset >= bound:
             return None
         batch_size = header.size
-    available = _end_position(log, segment, bound) - position
+    available = end_position(log, segment, bound) - position
     if available <= 0:
         return None
     if available > max_bytes:
@@ -68,7 +68,7 @@ def _bound(log: Log, isolation: Isolation) -> int:
     return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.end_offset
 
 
-def _end_position(log: Log, segment: Segment, bound: int) -> int:
+def end_position(log: Log, segment: Segment, bound: int) -> int:
     """Return where in `segment` the offsets from `bound` on begin."""
     if bound >= log.end_offset:
         return segment.size

@@ -31,7 +31,7 @@ class ExpiredSegments(NamedTuple):
 
 def expired_segments(log: Log, now_ms: int) -> ExpiredSegments | None:
     """Return what retention deletes; None if all is kept, as in logs that are only compacted."""
-    if not log.config.deletes:
+    if not log.config.deletes or log.truncation is not None:
         return None
     by_age = count_by_age(log, now_ms)
     by_size = count_by_size(log)

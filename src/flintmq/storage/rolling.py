@@ -21,16 +21,33 @@ def must_roll(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"The batch has {size} bytes; a segment holds {config.segment_bytes} (segment.bytes).",
         )
-    if segment.size == 0:
-        return False
-    if segment.size + size > config.segment_bytes:
+    return segment.size > 0 and is_full(
+        segment, config, segment.size, size, segment.first_timestamp, max_timestamp, last_offset, now_ms
+    )
+
+
+def is_full(
+    segment: Segment,
+    config: TopicConfig,
+    used: int,
+    size: int,
+    first_timestamp: int,
+    max_timestamp: int,
+    last_offset: int,
+    now_ms: int,
+) -> bool:
+    """Whether a segment that holds batches takes no batch of `size` bytes more.
+
+    `used` and `first_timestamp` are those of the segment with the batches that are about to be written.
+    """
+    if used + size > config.segment_bytes:
         return True
     age_max_ms = config.segment_ms
     if config.compacts:
         # The active segment is not compacted: it must end before its records are overdue.
         age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
-    if segment.first_timestamp >= 0 and max_timestamp >= 0:
-        age_ms = max_timestamp - segment.first_timestamp
+    if first_timestamp >= 0 and max_timestamp >= 0:
+        age_ms = max_timestamp - first_timestamp
     else:
         age_ms = now_ms - segment.created_ms
     return (

@@ -36,6 +36,9 @@ def scrub(
     both were looked at, together, on the loop: one that is active grows meanwhile. Behind a batch that fails
     its CRC one may go on; where there is no batch at all, the rest of the segment is lost.
     """
+    if position >= size:
+        # An empty segment may have no file yet.
+        return ScrubResult(position, None, next_offset=expected)
     file, begun = segment.open(), position
     batches = records = 0
     chunk, start = b"", position

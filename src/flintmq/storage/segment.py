@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from flintmq.effects import Buffer, Disk, File
+from flintmq.effects import Buffer, Disk, File, read_file
 from flintmq.errors import CorruptionError
 from flintmq.records.batch import HEADER_SIZE, LENGTH_END, BatchHeader, read_header
 from flintmq.storage.aborted_transactions import AbortedTransaction
@@ -26,11 +26,16 @@ from flintmq.storage.indexes import (
 )
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+CUT: Final = ".cut"
+"""Holds the size at which a truncation cut the segment's `.log`, whose file may still be longer."""
+SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, CUT)
+"""ORDER: the log is removed first. Without it the others mean nothing; without `.cut` the log is longer."""
 NAME_DIGITS: Final = 20
 """Files are named by an offset of so many digits, and a suffix."""
 
 # A walk begins with little, for it mostly ends at the first or second batch, and takes more where batches are small.
 _WALK_BYTES_FIRST, _WALK_BYTES_MAX = 256, 16 * 1024
+_COPY_BYTES: Final = 1024 * 1024
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -77,6 +82,7 @@ class Segment:
         "file",
         "first_timestamp",
         "index_bytes",
+        "is_cut",
         "jitter_ms",
         "max_timestamp",
         "max_timestamp_offset",
@@ -117,6 +123,8 @@ class Segment:
         """Those whose markers are in this segment."""
         self.index_bytes = 0
         """The size of the larger index file, were it written now."""
+        self.is_cut = False
+        """Whether the file goes on after `size`, with batches that a truncation cut off."""
         self._descriptors = descriptors
         self._index_interval = index_interval
         self._since_index = 0
@@ -257,6 +265,42 @@ class Segment:
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         return self.offset_index.encode(), self.time_index.encode()
+
+    def rewrite(self, start: int) -> None:
+        """Make pages dirty again that a failed fsync left marked clean, so that the next sync writes them."""
+        file = self.open()
+        for position in range(start, self.size, _COPY_BYTES):
+            file.pwrite(file.pread(min(_COPY_BYTES, self.size - position), position), position)
+
+    def become_cut(self, whole: Segment, size: int, end_offset: int) -> None:
+        """Take over the first `size` bytes of `whole`, which end before `end_offset`, and its file.
+
+        The indexes stay those of `whole` until `cut_indexes`: what they say of the kept batches is right.
+        """
+        self.size = size
+        self.created_ms, self.jitter_ms = whole.created_ms, whole.jitter_ms
+        self.first_timestamp = whole.first_timestamp
+        self.max_timestamp, self.max_timestamp_offset = whole.max_timestamp, whole.max_timestamp_offset
+        self.offset_index, self.time_index = whole.offset_index, whole.time_index
+        self.index_bytes = whole.index_bytes
+        self.aborted = [one for one in whole.aborted if one.last_offset < end_offset]
+        self.is_cut = True
+
+    def cut_indexes(self, disk: Disk, end_offset: int) -> None:
+        """Drop from the indexes what lies from `end_offset` on; find the largest timestamp again."""
+        offsets, times = self.offset_index, self.time_index
+        if offsets is None or times is None:
+            offsets = OffsetIndex.decode(read_file(disk, self.path(INDEX)))
+            times = TimeIndex.decode(read_file(disk, self.path(TIME_INDEX)))
+        offsets, times = offsets.below(self.size), times.below(end_offset - self.base_offset)
+        timestamp, at = -1, self.base_offset
+        if times.timestamps:
+            timestamp, at = times.timestamps[-1], self.base_offset + times.offsets[-1]
+        for _, header in self.walk(offsets.positions[-1] if offsets.positions else 0):
+            if header.max_timestamp > timestamp:
+                timestamp, at = header.max_timestamp, header.last_offset
+        self.max_timestamp, self.max_timestamp_offset = timestamp, at
+        self.set_indexes(offsets, times)
 
     def drop_indexes(self) -> None:
         """The index files are written: search those from now on."""

@@ -8,7 +8,7 @@ Pure: it knows segments only as positions in files.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from enum import IntEnum
 
 from flintmq.storage.segment import Segment
@@ -22,10 +22,12 @@ class Isolation(IntEnum):
 
 
 class Visibility:
-    __slots__ = ("_ended", "_hidden", "_position", "_segment", "high_watermark")
+    __slots__ = ("_ended", "_hidden", "_position", "_segment", "high_watermark", "known_from")
 
     def __init__(self) -> None:
         self.high_watermark = 0
+        self.known_from = 0
+        """From here on the ends of hidden batches are known; below it they must be looked up."""
         # The segment that holds the high watermark, and its position there; None where it must be looked up.
         self._segment: Segment | None = None
         self._position = 0
@@ -55,10 +57,32 @@ class Visibility:
     def advance(self, offset: int) -> None:
         """Raise the high watermark to `offset`, the end of a hidden batch, or to the last batch end below it."""
         hidden = self._hidden
+        if self.high_watermark < self.known_from:
+            self._move_to(self.known_from)
         while hidden and hidden[0][0] <= offset:
             self.high_watermark, self._segment, self._position = hidden.popleft()
         while self._ended and self._ended[0][0] < self.high_watermark:
             self._ended.popleft()
+
+    def advance_to_found(self, offset: int) -> None:
+        """Raise the high watermark to `offset`, a batch's end below `known_from` that was looked up."""
+        self._move_to(offset)
+        while self._ended and self._ended[0][0] < offset:
+            self._ended.popleft()
+
+    def _move_to(self, offset: int) -> None:
+        self.high_watermark, self._segment = offset, None
+
+    def recover(self, high_watermark: int, end_offset: int, ended: Iterable[tuple[int, int]]) -> None:
+        """Begin at `high_watermark` in a log that was opened, or truncated, and ends at `end_offset`.
+
+        `ended` are the transactions whose markers lie from the high watermark on: (offset of the marker, first
+        offset).
+        """
+        self._move_to(high_watermark)
+        self.known_from = end_offset
+        self._hidden.clear()
+        self._ended = deque(ended)
 
     def last_stable_offset(self, first_unstable_offset: int | None, start_offset: int) -> int:
         stable = self.high_watermark

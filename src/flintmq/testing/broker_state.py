@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from flintmq.broker.services import Services
 from flintmq.client.partitioner import partition_of_key
-from flintmq.errors import ErrorCode, RequestError, StorageError
+from flintmq.errors import ErrorCode, FlintError, RequestError
 from flintmq.metadata.topics import NewTopic
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.messages import (
@@ -153,11 +153,11 @@ def _partition(services: Services, topic: str, index: int) -> Partition:
 async def _visible(partition: Partition, offset: int) -> None:
     if partition.is_visible(offset):
         return
-    seen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+    seen: asyncio.Future[FlintError | None] = asyncio.get_running_loop().create_future()
     partition.when_visible(offset, seen.set_result)
     failure = await seen
     if failure is not None:
-        raise StorageError(failure)
+        raise failure
 
 
 class _Skips:

@@ -8,46 +8,39 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from flintmq.app.authorization import AuthorizationSource
-from flintmq.broker.dispatch import Dispatcher
-from flintmq.broker.endpoints import Endpoints
-from flintmq.broker.fetch_sessions import FetchSessions
+from flintmq.app.assembly import assemble
 from flintmq.broker.request import ClientSession, Request, ResponseBuffers
-from flintmq.broker.services import Services
-from flintmq.coordinator.groups.coordinator import GroupCoordinator
-from flintmq.coordinator.transactions.coordinator import TransactionCoordinator
 from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN
-from flintmq.coordinator.transactions.marker_writer import MarkerWriter
+from flintmq.effects import Effects
 from flintmq.metadata import keys
-from flintmq.metadata.client_quotas import ClientQuotas
-from flintmq.metadata.cluster_metadata import ClusterMetadata
-from flintmq.metadata.configs import Configs
 from flintmq.metadata.local_store import LocalMetadataStore
-from flintmq.metadata.producer_ids import ProducerIds
-from flintmq.metadata.scram_credentials import ScramCredentials
 from flintmq.metadata.store import Put
-from flintmq.metadata.topics import NewTopic, Topics
-from flintmq.metrics import Counters
-from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.maintenance.scheduler import MaintenanceScheduler, TaskLimits
+from flintmq.metadata.topics import NewTopic
+from flintmq.partitions.maintenance.scheduler import TaskLimits
 from flintmq.partitions.partition import Partition
 from flintmq.protocol import messages
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.header import response_is_flexible
 from flintmq.records.record import build_batch
-from flintmq.security.authentication.authenticator import SaslAuthenticator
-from flintmq.security.authentication.scram_users import ScramUsers
-from flintmq.security.delegation_tokens import DelegationTokens
 from flintmq.security.principal import ANONYMOUS, Principal
-from flintmq.security.quotas.client_quotas import LimitedClients
-from flintmq.storage.log_dir import LogDir
-from flintmq.testing.simulation import SimulatedDisk, SimulatedExecutor, SimulatedLoop, SimulatedRandom
-from support.log.compactions import SimulatedCompactions
+from flintmq.settings import load
+from flintmq.testing.simulation import (
+    SimulatedDisk,
+    SimulatedExecutor,
+    SimulatedLoop,
+    SimulatedRandom,
+    SimulatedSubprocess,
+)
 
 NODE_ID = 3
 CLUSTER_ID = "a-cluster-of-one-broker"
 SEED = 11
+_SETTINGS = {
+    "node.id": str(NODE_ID),
+    "broker.rack": "r1",
+    "max.incremental.fetch.session.cache.slots": "16",
+}
 
 M = TypeVar("M", bound=Message)
 
@@ -108,112 +101,44 @@ class SingleBroker:
         loop.run_until_complete(self._start())
 
     async def _start(self) -> None:
-        clock, random = self.loop.clock, SimulatedRandom(SEED)
         executor = SimulatedExecutor(self.loop, SEED)
-        log_dir = LogDir(self.path, disk=self.disk, clock=clock, executor=executor, descriptors=64)
-        log_dir.check_format()
-        store = await LocalMetadataStore.open(
-            f"{self.path}/metadata", disk=self.disk, clock=clock, timers=self.loop, executor=executor
-        )
-        metadata = ClusterMetadata(store)
-        await metadata.start()
-        await metadata.txn({}, {keys.CLUSTER: Put(keys.encode(keys.ClusterValue(id=CLUSTER_ID)))})
-        configs = Configs(metadata.image, self._settings, NODE_ID)
-        partitions = LocalPartitions(
-            node_id=NODE_ID,
-            metadata=metadata,
-            configs=configs,
-            log_dir=log_dir,
-            clock=clock,
+        effects = Effects(
+            clock=self.loop.clock,
             timers=self.loop,
+            random=SimulatedRandom(SEED),
+            disk=self.disk,
             executor=executor,
+            subprocess=SimulatedSubprocess(self.disk, executor),
         )
-        await partitions.load()
-        topics = Topics(metadata, configs, random, NODE_ID)
-        self.groups = GroupCoordinator(
-            lambda: configs.broker,
-            metadata=metadata,
-            topics=topics,
-            partitions=partitions,
-            clock=clock,
-            timers=self.loop,
-            executor=executor,
-        )
-        self.groups.start()
-        producer_ids = ProducerIds(metadata)
-        markers = MarkerWriter(partitions, self.groups, clock)
-        self.transactions = TransactionCoordinator(
-            lambda: configs.broker,
-            markers=markers,
-            producer_ids=producer_ids,
-            metadata=metadata,
-            topics=topics,
-            partitions=partitions,
-            clock=clock,
-            timers=self.loop,
-            executor=executor,
+
+        async def open_store() -> LocalMetadataStore:
+            store = await LocalMetadataStore.open(
+                f"{self.path}/metadata",
+                disk=self.disk,
+                clock=self.loop.clock,
+                timers=self.loop,
+                executor=executor,
+            )
+            await store.txn({}, {keys.CLUSTER: Put(keys.encode(keys.ClusterValue(id=CLUSTER_ID)))})
+            return store
+
+        self.core = core = await assemble(
+            load(command_line=list({**_SETTINGS, **self._settings}.items())),
+            effects,
+            open_store,
+            data_dir=self.path,
+            descriptors=64,
+            task_limits=self._task_limits,
             markers_per_turn=self._markers_per_turn,
         )
-        self.transactions.start()
-        self.limited_clients = LimitedClients(lambda: metadata.image.quotas, clock.monotonic)
-        metadata.subscribe(lambda delta: self.limited_clients.changed() if delta.quotas else None)
-        counters = Counters()
-        self.authorization = AuthorizationSource(executor)
-        authorizer = self.authorization.create(configs.broker, self._settings, metadata, counters.denials)
-        tokens = DelegationTokens(
-            lambda: configs.broker, metadata, secret=b"secret", clock=clock, random=random, executor=executor
-        )
-        self.services = Services(
-            node_id=NODE_ID,
-            metadata=metadata,
-            topics=topics,
-            groups=self.groups,
-            transactions=self.transactions,
-            markers=markers,
-            random=random,
-            partitions=partitions,
-            maintenance=MaintenanceScheduler(
-                partitions,
-                SimulatedCompactions(self.disk, executor),
-                clock=clock,
-                executor=executor,
-                config=lambda: configs.broker,
-                limits=self._task_limits,
-            ),
-            configs=configs,
-            producer_ids=producer_ids,
-            sessions=FetchSessions(clock=clock, random=random, slots=16),
-            endpoints=Endpoints(node_id=NODE_ID, rack="r1", advertised=[]),
-            sasl=SaslAuthenticator(
-                lambda: configs.broker,
-                scram_users=ScramUsers(lambda: metadata.image.scram, b"secret"),
-                tokens=tokens,
-                secret=b"secret",
-                clock=clock,
-                random=random,
-                executor=executor,
-            ),
-            scram_credentials=ScramCredentials(metadata),
-            client_quotas=ClientQuotas(metadata),
-            limited_clients=self.limited_clients,
-            tokens=tokens,
-            clock=clock,
-            timers=self.loop,
-            executor=executor,
-            disk=self.disk,
-            authorizer=authorizer,
-            counters=counters,
-        )
-        self._dispatcher = Dispatcher(self.services)
+        await core.start()
+        self.services = core.services
+        self.groups, self.transactions = core.groups, core.transactions
+        self.authorization, self.limited_clients = core.authorization, core.quotas.clients
+        self._dispatcher = core.dispatcher
 
     def close(self) -> None:
-        async def stop() -> None:
-            self.transactions.close()
-            self.groups.close()
-            await self.services.partitions.close()
-            await self.services.metadata.close()
-
-        self.loop.run_until_complete(stop())
+        self.loop.run_until_complete(self.core.stop())
 
     def ask(
         self, message: Message, answer: type[M], version: int, *, principal: Principal | None = None

@@ -97,11 +97,11 @@ def aborts_in_one_partition() -> None:
     write, count = MarkerWriter.write, itertools.count(1)
 
     def careless(
-        self: MarkerWriter, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
+        self: MarkerWriter, topic: str, index: int, marker: Marker, *, transaction_version: int, done: Done
     ) -> None:
         if not topic.startswith(_SPARED) and next(count) % 5 == 0:
             marker = marker._replace(committed=False)
-        write(self, topic, index, marker, bumps_epoch=bumps_epoch, done=done)
+        write(self, topic, index, marker, transaction_version=transaction_version, done=done)
 
     MarkerWriter.write = careless  # type: ignore[method-assign]
 
@@ -110,12 +110,12 @@ def leaves_out_markers() -> None:
     write, count = MarkerWriter.write, itertools.count(1)
 
     def careless(
-        self: MarkerWriter, topic: str, index: int, marker: Marker, *, bumps_epoch: bool, done: Done
+        self: MarkerWriter, topic: str, index: int, marker: Marker, *, transaction_version: int, done: Done
     ) -> None:
         if index == 1 and not topic.startswith(_SPARED) and next(count) > _MARKERS_WRITTEN:
             done(ErrorCode.NONE)
         else:
-            write(self, topic, index, marker, bumps_epoch=bumps_epoch, done=done)
+            write(self, topic, index, marker, transaction_version=transaction_version, done=done)
 
     MarkerWriter.write = careless  # type: ignore[method-assign]
 

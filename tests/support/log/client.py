@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flintmq.errors import RequestError
+from flintmq.errors import FlintError, RequestError
 from flintmq.partitions.partition import Partition
 from flintmq.records.batch import read_header
 from flintmq.records.markers import Marker, marker_batch
@@ -45,7 +45,7 @@ def _written(model: LogModel, partition: Partition, attempt: Written) -> None:
     if log.config.flush_messages != 1:
         return
 
-    def acknowledged(failure: str | None) -> None:
+    def acknowledged(failure: FlintError | None) -> None:
         if failure is None and log.config.flush_messages == 1:
             model.promised = max(model.promised, attempt.end)
 

@@ -49,10 +49,12 @@ class Found(NamedTuple):
 
 
 class LogLife:
+    is_replicated = False
+
     def __init__(self, config: TopicConfig, *, seed: int, dedupe_bytes: int = 1 << 20) -> None:
         self.disk = SimulatedDisk(seed)
         self.disk.sync_dir("")
-        self.model = LogModel(bytes(15) + b"\x01", config)
+        self.model = LogModel(bytes(15) + b"\x01", config, is_replica=self.is_replicated)
         self.deleting: frozenset[bytes] = frozenset()
         self.readings: list[Reading] = []
         self._random = Random(seed)
@@ -82,7 +84,14 @@ class LogLife:
         self._seed += 1
         self.executor = SimulatedExecutor(self.loop, self._seed)
         self.disk.observer = self._observe
-        self.folder = LogDir(FOLDER, disk=self.disk, clock=self.clock, executor=self.executor, descriptors=8)
+        self.folder = LogDir(
+            FOLDER,
+            disk=self.disk,
+            clock=self.clock,
+            executor=self.executor,
+            descriptors=8,
+            replicated=self.is_replicated,
+        )
         self.cleaner = LogCleaner(
             SimulatedCompactions(self.disk, self.executor),
             log_dir=self.folder,
@@ -94,6 +103,7 @@ class LogLife:
         assigned = [AssignedPartition("t", 0, self.model.topic_id, self.model.config)]
         ((log, _),) = self.loop.run_until_complete(self.folder.load(assigned, deleting=self.deleting))
         assert log.offline is None, log.offline
+        self.model = self.model.found_after_crash(log)
         self._serve(log)
         self.check(is_new=True)
         self._is_open = True
@@ -101,9 +111,8 @@ class LogLife:
             remove()
 
     def _serve(self, log: Log) -> None:
-        self.partition = Partition(
-            log, leader_epoch=0, isr=[0], clock=self.clock, timers=self.loop, executor=self.executor
-        )
+        self.partition = Partition(log, clock=self.clock, timers=self.loop, executor=self.executor)
+        self.partition.lead(node_id=0, leader_epoch=0, replicas=[0], isr=[0])
 
     def arm(self, changes: int, *, power: bool) -> None:
         """Let the crash come right before the nth change of the disk from now."""
@@ -224,14 +233,15 @@ class LogLife:
             epoch, sequence = model.epoch_of(producer_id), mine[-1].header.last_sequence + 1 if mine else 0
         batch = self._batch(pairs, timestamp, producer_id, epoch, sequence, codec)
         try:
-            send(model, self.partition, batch, self.clock.now_ms())
+            self.send(batch)
         except RequestError as error:
-            # Only where the records it wrote last are deleted may a producer be told so.
+            # Only where the records it wrote last are deleted may a producer be told so, or compacted away for the
+            # sake of others that were cut off.
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
-            assert model.last_of(producer_id)[-1].end <= log.segments[0].base_offset
+            assert model.compacted_away or model.last_of(producer_id)[-1].end <= log.segments[0].base_offset
             batch = self._batch(pairs, timestamp, producer_id, epoch + 1, 0, codec)
-            send(model, self.partition, batch, self.clock.now_ms())
+            self.send(batch)
         except FlintError:
             return
         self._written()
@@ -242,12 +252,18 @@ class LogLife:
         epoch = model.epoch_of(producer_id) + (1 if bumps_epoch else 0)
         marker = Marker(producer_id, epoch, coordinator_epoch=0, committed=commit)
         try:
-            end_transaction(model, self.partition, marker, now_ms, bumps_epoch=bumps_epoch)
+            self.send_marker(marker, now_ms, bumps_epoch=bumps_epoch)
         except RequestError:
             raise
         except FlintError:
             return
         self._written()
+
+    def send(self, batch: bytearray) -> None:
+        send(self.model, self.partition, batch, self.clock.now_ms())
+
+    def send_marker(self, marker: Marker, now_ms: int, *, bumps_epoch: bool) -> None:
+        end_transaction(self.model, self.partition, marker, now_ms, bumps_epoch=bumps_epoch)
 
     def _written(self) -> None:
         """The log has got longer: a compaction that waits for its turn looks at it later."""
@@ -343,7 +359,7 @@ class LogLife:
         model = self.model
         self.deleting |= {model.topic_id}
         self._topics += 1
-        self.model = LogModel(bytes(15) + bytes([self._topics]), model.config)
+        self.model = LogModel(bytes(15) + bytes([self._topics]), model.config, is_replica=self.is_replicated)
         self.partition.close()
         remove = self.folder.delete("t", 0)
         self._serve(self.folder.create(AssignedPartition("t", 0, self.model.topic_id, self.model.config)))
@@ -363,10 +379,11 @@ class LogLife:
     def look_up(self, age_ms: int) -> None:
         """A client asks for an offset by time; the answer comes from a thread."""
         model, log, timestamp = self.model, self.log, self.clock.now_ms() - age_ms
+        generation = log.generation
 
         def done(found: TimestampOffset | None, error: BaseException | None) -> None:
             assert error is None or isinstance(error, FlintError), error
-            if found is not None:
+            if found is not None and log.generation == generation:
                 told = model.records.get(found.offset) or model.markers[found.offset]
                 assert told.timestamp == found.timestamp >= timestamp
 

@@ -15,6 +15,7 @@ from flintmq.records.batch import NO_PRODUCER_ID, BatchHeader, read_header
 from flintmq.records.markers import COMMIT, Marker, control_type, coordinator_epoch
 from flintmq.records.record import records_of
 from flintmq.settings import TopicConfig
+from flintmq.storage.log import Log
 
 BATCHES_REMEMBERED = 5
 _UNPACKED_MAX = 1 << 20
@@ -116,10 +117,22 @@ class LogModel:
     """Offsets that were looked for and not found: they stay away."""
     power_was_lost: bool = False
     """Since a process last looked at the log."""
+    is_replica: bool = False
+    """Whether it may have gaps, and records that are not visible, after a start."""
+    end_in_gap: int = 0
+    """The log ends here at least, whatever batches there are."""
+    high_watermark_max: int = 0
+    """The highest that the log had, and may have again."""
+    compacted_away: frozenset[int] = frozenset()
+    """Offsets that were compacted away for the sake of records which a truncation cut off since."""
+    whole: LogModel | None = None
+    """The log before a truncation that is in progress."""
+    restarts: bool = False
+    """Whether that lets the log begin again."""
 
     @property
     def end(self) -> int:
-        return max(self.batches[-1].end if self.batches else 0, self.start_asked)
+        return max(self.batches[-1].end if self.batches else 0, self.start_asked, self.end_in_gap)
 
     def copy(self) -> LogModel:
         return replace(self, batches=list(self.batches), ghosts=list(self.ghosts), gone=set(self.gone))
@@ -147,11 +160,43 @@ class LogModel:
         self.ghosts, self.power_was_lost = [], False
         self.start_asked = self.start_acknowledged = start
         self.promised = min(self.promised, end)
+        self.end_in_gap, self.whole = (end if self.is_replica else 0), None
         # No compaction outlives its process.
         self.cleaned_below = min(self.cleaned_below, end)
         if self.config.flush_messages == 1:
             # Recovery syncs what it serves: a retry of it is acknowledged without another write.
             self.promised = end
+
+    # ---- truncation
+
+    def truncate(self, end: int, *, restarts: bool) -> None:
+        """Begin a truncation to `end`, which is a batch's end, or lies between two."""
+        whole = self.copy()
+        whole.power_was_lost, whole.promised = True, 0 if restarts else min(self.promised, end)
+        if restarts:
+            whole.start_acknowledged, whole.start_asked = 0, max(self.end, end)
+        self.whole, self.restarts = whole, restarts
+        self.batches = [] if restarts else [written for written in self.batches if written.end <= end]
+        self.ghosts = []
+        self.end_in_gap = end
+        if restarts:
+            self.start_asked = self.start_acknowledged = end
+        self.promised = min(self.promised, end)
+        self.cleaned_below = 0 if restarts else min(self.cleaned_below, end)
+        self.compacted_away = frozenset() if restarts else self.compacted_away
+        self.first_dirty = min(self.first_dirty, end)
+        self.gone = set() if restarts else {offset for offset in self.gone if offset < end}
+        self.high_watermark_max = end if restarts else min(self.high_watermark_max, end)
+
+    def found_after_crash(self, log: Log) -> LogModel:
+        """Return what a crash within a truncation left: the log before it, as far as it is there, or after it."""
+        if self.whole is None:
+            return self
+        if self.restarts:
+            is_done = log.segments[0].base_offset == log.end_offset == self.end
+        else:
+            is_done = log.end_offset <= self.end
+        return self if is_done else self.whole
 
     # ---- producers
 

@@ -34,7 +34,14 @@ class Bench:
         self.report = RecoveryReport()
         self.log = self.open()
 
-    def open(self, *, clean: bool = False, recovery_point: int = 0, start_offset: int = 0) -> Log:
+    def open(
+        self,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        start_offset: int = 0,
+        high_watermark: int | None = None,
+    ) -> Log:
         """A new process finds the directory as it is now."""
         self.log, self.report = open_log(
             PartitionDir(
@@ -49,6 +56,7 @@ class Bench:
             clean=clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            high_watermark=high_watermark,
             now_ms=NOW_MS,
             limits=self.limits,
         )
@@ -72,6 +80,18 @@ class Bench:
         flush = self.log.prepare_flush()
         flush.run()
         self.log.flushed(flush, NOW_MS)
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log off, from the first step to the last."""
+        truncation = self.log.begin_truncation(offset, NOW_MS)
+        assert truncation is not None
+        truncation.run()
+        self.log.finish_truncation(truncation, NOW_MS)
+
+    def restart(self, offset: int) -> None:
+        truncation = self.log.begin_restart(offset, NOW_MS)
+        truncation.run()
+        self.log.finish_truncation(truncation, NOW_MS)
 
     def close(self) -> None:
         self.flush()

@@ -151,14 +151,9 @@ class Life:
     def _serve(self, log: Log) -> None:
         model = self.models[log.topic]
         model.leader_epoch += self.random.choice((0, 1))
-        self.partitions[log.topic] = Partition(
-            log,
-            leader_epoch=model.leader_epoch,
-            isr=[0],
-            clock=self.clock,
-            timers=self.loop,
-            executor=self.executor,
-        )
+        partition = Partition(log, clock=self.clock, timers=self.loop, executor=self.executor)
+        partition.lead(node_id=0, leader_epoch=model.leader_epoch, replicas=[0], isr=[0])
+        self.partitions[log.topic] = partition
 
     def _perhaps_die(self) -> None:
         if self.random.random() < self.chance:

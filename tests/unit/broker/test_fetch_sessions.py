@@ -194,6 +194,15 @@ def test_an_error_is_told_and_so_is_its_end() -> None:
     assert is_news(one, fine)
 
 
+def test_a_follower_that_diverged_gets_the_high_watermark_with_its_next_fetch() -> None:
+    """KIP-595: it takes nothing else from a response that diverges, and an idle partition has no other news."""
+    one = new_sessions().context(request(offsets={0: 0}), BY_NAME).wanted[0]
+    fine = FetchedPartition(0, 0, high_watermark=5, start_offset=0)
+    assert is_news(one, fine._replace(diverging=(1, 2)))
+    assert is_news(one, fine)
+    assert not is_news(one, fine)
+
+
 def test_partitions_that_were_served_go_to_the_end_of_the_queue() -> None:
     sessions = new_sessions()
     context = sessions.context(request(offsets={0: 0, 1: 0, 2: 0}), BY_NAME)

@@ -1,4 +1,4 @@
-"""What every metadata store promises, shown on the local one over a real and over a simulated disk."""
+"""What every metadata store promises: the local one, on real and simulated disks, and that of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ from flintmq.metadata.store import (
     TxnOutcome,
 )
 from flintmq.testing.simulation import SimulatedClock, SimulatedDisk, SimulatedExecutor, SimulatedLoop
+from flintmq.testing.simulation.wires import CLIENTS
+from flintmq.testing.simulation.world import World
 
-Open = Callable[[], Awaitable[LocalMetadataStore]]
+Open = Callable[[], Awaitable[MetadataStore]]
 Run = Callable[[Callable[[Open], Coroutine[Any, Any, None]]], None]
 
 
-@pytest.fixture(params=["real disk", "simulated disk"])
+@pytest.fixture(params=["real disk", "simulated disk", "simulated cluster"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Runs a scenario, which opens the store as often as it likes; what it leaves open is closed."""
     stores: list[MetadataStore] = []
 
     async def scene(scenario: Callable[[Open], Coroutine[Any, Any, None]], open_store: Open) -> None:
-        async def opened() -> LocalMetadataStore:
+        async def opened() -> MetadataStore:
             store = await open_store()
             stores.append(store)
             return store
@@ -80,7 +82,21 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
                 )
             )
 
-    return on_the_real_disk if request.param == "real disk" else on_the_simulated_disk
+    def in_a_simulated_cluster(scenario: Callable[[Open], Coroutine[Any, Any, None]]) -> None:
+        with World(seed=7, brokers=0) as world:
+
+            async def open_session() -> MetadataStore:
+                assert world.store is not None
+                return world.store.open(world.clients, CLIENTS)
+
+            world.run_until(world.clients.spawn(scene(scenario, open_session)))
+
+    runs: dict[str, Run] = {
+        "real disk": on_the_real_disk,
+        "simulated disk": on_the_simulated_disk,
+        "simulated cluster": in_a_simulated_cluster,
+    }
+    return runs[request.param]
 
 
 async def take(changes: Any, count: int) -> list[StoreChange]:
@@ -245,7 +261,7 @@ def test_a_cancelled_wait_loses_no_change(run: Run) -> None:
         store = await open_store()
         start = (await store.get("")).revision
         watch = store.watch("", after=start)
-        waiting = asyncio.create_task(watch.__anext__())
+        waiting = asyncio.ensure_future(watch.__anext__())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -425,7 +441,7 @@ def test_a_closed_store_finishes_what_was_asked_and_refuses_the_rest(run: Run) -
     async def scenario(open_store: Open) -> None:
         store = await open_store()
         lease = await store.lease(5)
-        watching = asyncio.create_task(anext(store.watch("/never", after=(await store.get("")).revision)))
+        watching = asyncio.ensure_future(anext(store.watch("/never", after=(await store.get("")).revision)))
         asked = asyncio.create_task(store.txn({}, {"/a": Put(b"1")}))
         await asyncio.sleep(0)
         await store.close()

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from flintmq.errors import FlintError
 from flintmq.partitions.partition import Partition
 from flintmq.records.record import build_batch
 from flintmq.settings import TopicConfig
@@ -26,10 +27,9 @@ class World:
         self.disk = broker.disk
         self.executor = ManualExecutor()
         log = broker.partition("t").log
-        self.partition = Partition(
-            log, leader_epoch=0, isr=[1], clock=self.loop.clock, timers=self.loop, executor=self.executor
-        )
-        self.told: list[tuple[int, str | None]] = []
+        self.partition = Partition(log, clock=self.loop.clock, timers=self.loop, executor=self.executor)
+        self.partition.lead(node_id=1, leader_epoch=0, replicas=[1], isr=[1])
+        self.told: list[tuple[int, FlintError | None]] = []
 
     def append(self, value: bytes = b"value") -> Appended:
         now_ms = self.loop.clock.now_ms()

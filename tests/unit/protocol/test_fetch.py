@@ -10,7 +10,17 @@ from flintmq.protocol import fetch
 from flintmq.protocol.codec import encode
 from flintmq.protocol.fetch import FetchedPartition
 from flintmq.protocol.messages import FetchRequest, FetchResponse
-from support.wire.values import EXAMPLES, int16, int32, int64, payload, refusal, topics
+from support.wire.values import (
+    EXAMPLES,
+    endpoints,
+    int16,
+    int32,
+    int64,
+    leaders,
+    payload,
+    refusal,
+    topics,
+)
 
 fetch_versions = pytest.mark.parametrize("version", range(4, 19))
 
@@ -47,6 +57,8 @@ def fetched(draw: st.DrawFn, version: int) -> FetchedPartition:
         draw(st.none() | st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)))
         if version >= fetch.FIRST_FLEXIBLE
         else None,
+        draw(st.none() | leaders) if version >= fetch.FIRST_FLEXIBLE else None,
+        draw(st.integers(-1, 9)) if version >= 11 else -1,
     )
 
 
@@ -65,6 +77,11 @@ def generated_partition(one: FetchedPartition) -> FetchResponse.PartitionData:
             FetchResponse.AbortedTransaction(producer_id=producer, first_offset=offset)
             for producer, offset in one.aborted
         ]
+    partition.preferred_read_replica = one.preferred_replica
+    if one.current_leader is not None:
+        partition.current_leader = FetchResponse.LeaderIdAndEpoch(
+            leader_id=one.current_leader[0], leader_epoch=one.current_leader[1]
+        )
     if one.diverging is not None:
         partition.diverging_epoch = FetchResponse.EpochEndOffset(
             epoch=one.diverging[0], end_offset=one.diverging[1]
@@ -85,7 +102,13 @@ def test_a_fetch_response_is_written_as_the_generated_codec_writes_it(
         )
     )
     throttle_ms, error_code, session_id = data.draw(int32), data.draw(int16), data.draw(int32)
+    nodes = data.draw(endpoints)
     expected = FetchResponse(throttle_time_ms=throttle_ms)
+    if version >= fetch.FIRST_ENDPOINTS:
+        expected.node_endpoints = [
+            FetchResponse.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
+            for node, host, port, rack in nodes
+        ]
     if version >= fetch.FIRST_SESSIONS:
         expected.error_code, expected.session_id = error_code, session_id
     for topic, partitions in answers:
@@ -102,6 +125,7 @@ def test_a_fetch_response_is_written_as_the_generated_codec_writes_it(
         error_code=error_code,
         session_id=session_id,
         topics=answers,
+        endpoints=nodes,
     )
     joined = b"".join(bytes(piece) if isinstance(piece, bytearray) else piece.read() for piece in pieces)
     assert joined == b"head" + encode(expected, version)

@@ -13,7 +13,19 @@ from flintmq.protocol import produce
 from flintmq.protocol.codec import decode, encode
 from flintmq.protocol.messages import ProduceRequest, ProduceResponse
 from flintmq.protocol.produce import ProducedPartition
-from support.wire.values import EXAMPLES, int16, int32, int64, payload, refusal, text, topic_id, topics
+from support.wire.values import (
+    EXAMPLES,
+    endpoints,
+    int16,
+    int32,
+    int64,
+    leaders,
+    payload,
+    refusal,
+    text,
+    topic_id,
+    topics,
+)
 
 produce_versions = pytest.mark.parametrize("version", range(3, 14))
 
@@ -117,14 +129,18 @@ def test_junk_for_produce_is_never_more_than_a_protocol_error(version: int, junk
 
 @st.composite
 def produced(draw: st.DrawFn, version: int) -> ProducedPartition:
+    error_code = draw(int16)
+    # Only an error has reasons, and a leader that is elsewhere.
+    has_reasons = error_code != 0 and version >= 8
     return ProducedPartition(
         draw(int32),
-        draw(int16),
+        error_code,
         draw(int64),
         draw(int64),
         draw(int64) if version >= 5 else -1,
-        draw(st.none() | text) if version >= 8 else None,
-        draw(st.lists(st.tuples(int32, text), max_size=3)) if version >= 8 else (),
+        draw(st.none() | text) if has_reasons else None,
+        draw(st.lists(st.tuples(int32, text), max_size=3)) if has_reasons else (),
+        draw(st.none() | leaders) if has_reasons and version >= produce.FIRST_LEADERS else None,
     )
 
 
@@ -141,7 +157,13 @@ def test_a_produce_response_is_written_as_the_generated_codec_writes_it(
         )
     )
     throttle_ms = data.draw(int32)
+    nodes = data.draw(endpoints)
     expected = ProduceResponse(throttle_time_ms=throttle_ms)
+    if version >= produce.FIRST_LEADERS:
+        expected.node_endpoints = [
+            ProduceResponse.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
+            for node, host, port, rack in nodes
+        ]
     for topic, partitions in answers:
         one = ProduceResponse.TopicProduceResponse(
             partition_responses=[
@@ -162,11 +184,16 @@ def test_a_produce_response_is_written_as_the_generated_codec_writes_it(
                 for p in partitions
             ]
         )
+        for p, made in zip(partitions, one.partition_responses, strict=True):
+            if p.current_leader is not None:
+                made.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                    leader_id=p.current_leader[0], leader_epoch=p.current_leader[1]
+                )
         if isinstance(topic, bytes):
             one.topic_id = topic
         else:
             one.name = topic
         expected.responses.append(one)
     out = bytearray(b"head")
-    produce.encode_response(out, version, answers, throttle_ms)
+    produce.encode_response(out, version, answers, throttle_ms, nodes)
     assert out == b"head" + encode(expected, version)

@@ -55,7 +55,45 @@ def test_the_floor_of_a_time_is_the_last_offset_whose_predecessors_are_all_earli
     assert floor_in_time_file(file_of(times.encode()), timestamp) == relative
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "count_max", "found"),
+    [
+        (0, 1 << 31, 4, [9, 19, 20, 45]),
+        (19, 1 << 31, 4, [19, 20, 45]),
+        (18, 1 << 31, 4, [9, 19, 20, 45]),
+        (0, 45, 4, [9, 19, 20]),
+        (0, 1 << 31, 3, [9, 20]),
+        (19, 1 << 31, 2, [19, 20]),
+        (0, 1 << 31, 1, [9]),
+        (0, 1 << 31, 0, []),
+        (50, 60, 4, [45]),
+        (0, 5, 4, []),
+    ],
+)
+def test_a_sample_begins_where_a_walk_to_the_start_does_and_is_bounded(
+    offsets: OffsetIndex, start: int, end: int, count_max: int, found: list[int]
+) -> None:
+    positions = {9: 100, 19: 300, 20: 350, 45: 900}
+    assert offsets.sample(start, end, count_max) == [(offset, positions[offset]) for offset in found]
+
+
+def test_most_of_a_sample_stays_as_the_index_grows() -> None:
+    index = OffsetIndex()
+    before: set[tuple[int, int]] = set()
+    for at in range(1000):
+        index.append(at, at * 10)
+        sample = index.sample(3, 1 << 31, 16)
+        assert len(sample) <= 16
+        if at >= 16:
+            assert sample[0] == (3, 30)
+            kept = before & set(sample)
+            assert len(kept) >= len(before) // 2
+            assert len(sample) > 7
+        before = set(sample)
+
+
 def test_an_empty_index_leads_to_the_beginning() -> None:
+    assert OffsetIndex().sample(0, 10, 4) == []
     assert OffsetIndex().floor(5) == TimeIndex().floor(5) == 0
     assert floor_in_offset_file(file_of(b""), 5) == floor_in_time_file(file_of(b""), 5) == 0
 

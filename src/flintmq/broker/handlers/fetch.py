@@ -19,9 +19,10 @@ from flintmq.broker.responses import finish_response, start_response
 from flintmq.broker.throttling import throttle_fetch
 from flintmq.effects import Timer
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
-from flintmq.partitions.leadership import end_of_epoch, led_partition
-from flintmq.partitions.partition import Partition
+from flintmq.partitions.leadership import current_leader, end_of_epoch, led_partition, readable_partition
+from flintmq.partitions.partition import ROLE_CHANGED, Partition, Role
 from flintmq.protocol.fetch import FetchedPartition, decode_request, encode_response, size_of
+from flintmq.protocol.leader_hints import NodeEndpoint
 from flintmq.protocol.messages import FetchRequest
 from flintmq.security.authorization.model import AclOperation, AclResource, operation_bits
 from flintmq.storage import reader
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+_FIRST_FOLLOWER_FETCH: Final = 11
 _FIRST_REPLICA_STATE: Final = 15
 _MAY_READ: Final = operation_bits((AclOperation.READ,))
 _RESPONSE_SIZE: Final = 24
 _PARTITION_SIZE: Final = 46
 # A client that asks for the wrong thing is told so; the log is for what an operator must see.
+_LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _OUR_FAULT: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -53,8 +56,9 @@ class _Fetch:
     """One fetch, from its first read to its answer. A Reader of the partitions it waits for."""
 
     __slots__ = (
-        "_arrived", "_changed", "_context", "_isolation", "_max_bytes", "_max_wait_ms", "_min_bytes",
-        "_parked", "_replica_id", "_request", "_results", "_services", "_timer", "_urgent",
+        "_arrived", "_broker_epoch", "_changed", "_context", "_is_noted", "_isolation", "_max_bytes",
+        "_max_wait_ms", "_min_bytes", "_parked", "_rack_id", "_replica_id", "_request", "_results", "_services",
+        "_timer", "_urgent",
     )  # fmt: skip
 
     def __init__(
@@ -66,11 +70,17 @@ class _Fetch:
         self._isolation = (
             Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         )
-        self._replica_id = (
-            message.replica_state.replica_id
-            if request.version >= _FIRST_REPLICA_STATE
-            else message.replica_id
-        )
+        self._broker_epoch = -1
+        if request.version >= _FIRST_REPLICA_STATE:
+            self._replica_id = message.replica_state.replica_id
+            self._broker_epoch = message.replica_state.replica_epoch
+        else:
+            self._replica_id = message.replica_id
+        if self._replica_id >= 0:
+            self._isolation = Isolation.LOG_END
+        self._is_noted = False
+        """Whether a follower's positions are noted: a fetch that waited shows nothing new when it reads again."""
+        self._rack_id = message.rack_id
         self._max_wait_ms = message.max_wait_ms
         self._max_bytes = min(message.max_bytes, services.configs.broker.fetch_max_bytes)
         if request.limits is not None and request.limits.fetch is not None:
@@ -87,6 +97,7 @@ class _Fetch:
     def start(self) -> None:
         context = self._context
         size = self._read(context.wanted)
+        self._is_noted = True
         if (
             size >= self._min_bytes
             or self._urgent
@@ -115,7 +126,7 @@ class _Fetch:
             self._results[one] = result
             if result.records is not None:
                 size += result.records.size
-            if result.error_code or result.diverging is not None:
+            if result.error_code or result.diverging is not None or result.preferred_replica >= 0:
                 self._urgent = True
         return size
 
@@ -151,14 +162,20 @@ class _Fetch:
 
     def _read_one(self, wanted: FetchPartition, budget: int, *, at_least_one: bool) -> FetchedPartition:
         try:
-            partition = led_partition(
-                self._services.partitions, wanted.topic, wanted.partition, wanted.leader_epoch
-            )
+            partition = self._find(wanted)
             log = partition.log
             diverging = self._divergence(partition, wanted)
+            if self._rack_id and diverging is None and self._replica_id < 0:
+                preferred = self._preferred_replica(partition, wanted)
+                if preferred >= 0:
+                    return self._elsewhere(partition, preferred)
             records = None
             aborted: Sequence[tuple[int, int]] | None = None
-            if diverging is None and (budget > 0 or at_least_one):
+            if (
+                diverging is None
+                and (budget > 0 or at_least_one)
+                and (self._replica_id < 0 or not self._is_throttled(partition))
+            ):
                 records = reader.read(
                     log,
                     wanted.fetch_offset,
@@ -170,13 +187,18 @@ class _Fetch:
                     reader.verify(log, records)
             if self._isolation is Isolation.READ_COMMITTED:
                 aborted = () if records is None else _aborted(log, records, wanted.fetch_offset)
+            if self._replica_id >= 0 and diverging is None:
+                self._serve_follower(partition, wanted, records)
         except (FlintError, OSError) as error:
             code = error_code_of(error)
             if code in _OUR_FAULT:
                 failed = self._services.partitions.get(wanted.topic, wanted.partition)
                 name = failed.log.name if failed is not None else "a partition"
                 logger.warning("reading %s at offset %d: %s", name, wanted.fetch_offset, error)
-            return FetchedPartition(wanted.partition, code)
+            leader = None
+            if code in _LED_ELSEWHERE:
+                leader = current_leader(self._services.partitions, wanted.topic, wanted.partition)
+            return FetchedPartition(wanted.partition, code, current_leader=leader)
         return FetchedPartition(
             wanted.partition,
             0,
@@ -186,6 +208,61 @@ class _Fetch:
             records,
             aborted,
             diverging,
+        )
+
+    def _find(self, wanted: FetchPartition) -> Partition:
+        partitions = self._services.partitions
+        if self._replica_id < 0 and self._request.version >= _FIRST_FOLLOWER_FETCH:
+            return readable_partition(partitions, wanted.topic, wanted.partition, wanted.leader_epoch)
+        return led_partition(partitions, wanted.topic, wanted.partition, wanted.leader_epoch)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replication = self._services.replication
+        return replication is not None and replication.is_throttled(partition, self._replica_id)
+
+    def _serve_follower(
+        self, partition: Partition, wanted: FetchPartition, records: FileRange | None
+    ) -> None:
+        """Note how far a follower has come: it has all below the offset that it asks for.
+
+        ORDER: only after the read has shown that the offset exists here.
+        """
+        replication = self._services.replication
+        if replication is not None and records is not None:
+            replication.count_sent(partition, self._replica_id, records.size)
+        if self._is_noted:
+            return
+        if replication is None or not replication.follower_fetched(
+            partition,
+            self._replica_id,
+            broker_epoch=self._broker_epoch,
+            offset=wanted.fetch_offset,
+            start_offset=wanted.log_start_offset,
+        ):
+            # As Kafka has it: a follower that knows the epoch knows more than this broker.
+            knows_epoch = wanted.leader_epoch >= 0
+            raise RequestError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {self._replica_id} holds no replica of {partition.log.name}.",
+            )
+
+    def _preferred_replica(self, partition: Partition, wanted: FetchPartition) -> int:
+        """Return the follower in the consumer's rack that it should fetch from; -1 if it should stay here."""
+        replication = self._services.replication
+        if replication is None or partition.role is not Role.LEADER:
+            return -1
+        return replication.preferred_replica(partition, self._rack_id, wanted.fetch_offset)
+
+    @staticmethod
+    def _elsewhere(partition: Partition, preferred: int) -> FetchedPartition:
+        log = partition.log
+        return FetchedPartition(
+            partition.index,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.start_offset,
+            preferred_replica=preferred,
         )
 
     @staticmethod
@@ -209,7 +286,7 @@ class _Fetch:
             partition = self._services.partitions.get(wanted.topic, wanted.partition)
             if partition is not None:
                 self._parked.setdefault(partition, []).append(wanted)
-                partition.park(self)
+                partition.park(self, is_follower=self._replica_id >= 0)
         self._request.delayed = self
         self._timer = self._services.timers.call_later(self._max_wait_ms / 1000, self.expire)
 
@@ -228,9 +305,10 @@ class _Fetch:
         if self._request.delayed is None:
             return  # answered or cancelled by one that was woken in the same turn
         self._changed[partition] = None
-        self._arrived += size
-        if self._arrived < self._min_bytes and not partition.deleted and partition.log.offline is None:
-            return
+        if size != ROLE_CHANGED:
+            self._arrived += size
+            if self._arrived < self._min_bytes and partition.log.offline is None:
+                return
         self._arrived = self._reread()
         if self._arrived >= self._min_bytes or self._urgent:
             self._respond()
@@ -266,11 +344,13 @@ class _Fetch:
         context = self._context
         topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
         served = []
+        has_errors = False
         for wanted in context.wanted:
             result = self._results[wanted]
             if result.records is not None:
                 served.append(wanted)
             elif result.error_code:
+                has_errors = True
                 self._request.failed(result.error_code)
             if context.session is not None:
                 if context.incremental and not wanted.differs_from(result):
@@ -291,9 +371,24 @@ class _Fetch:
             error_code=context.error,
             session_id=context.session_id,
             topics=topics,
+            endpoints=self._leaders(topics) if has_errors else (),
         )
         finish_response(response[0], size_of(response))  # type: ignore[arg-type]
         return response
+
+    def _leaders(self, topics: list[tuple[str | bytes, list[FetchedPartition]]]) -> list[NodeEndpoint]:
+        """Return the endpoints of the leaders that the results name (KIP-951)."""
+        nodes = dict.fromkeys(
+            [
+                one.current_leader[0]
+                for _, results in topics
+                for one in results
+                if one.current_leader is not None
+            ]
+        )
+        session = self._request.session
+        found = [self._services.endpoints.of_node(node, session) for node in nodes]
+        return [endpoint for endpoint in found if endpoint is not None]
 
     def _response_size(self) -> int:
         """Return about how large the response is: the records, and what describes them."""

@@ -21,10 +21,11 @@ from flintmq.broker.responses import finish_response, reason_of, start_response
 from flintmq.broker.throttling import NEVER_REJECTED, MutationQuota, throttle_produce
 from flintmq.broker.transaction_verification import TransactionVerification
 from flintmq.effects import Timer
-from flintmq.errors import ErrorCode, FlintError, RequestError, StorageError, error_code_of
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.metadata.topics import NewTopic
-from flintmq.partitions.leadership import led_partition
+from flintmq.partitions.leadership import current_leader, led_partition
 from flintmq.partitions.partition import Partition
+from flintmq.protocol.leader_hints import NodeEndpoint
 from flintmq.protocol.produce import (
     ProducedPartition,
     ProduceRequest,
@@ -58,12 +59,12 @@ def handle(request: Request, services: Services) -> Awaitable[None] | None:
         verification = TransactionVerification(message, request.version, services, denied)
         is_plain = verification.is_complete
     if is_plain:
-        _Produce(request, message, verification, denied).run(message, services)
+        _Produce(request, message, services, verification, denied).run(message, services)
         return None
     request.barrier = True
     copied = memoryview(bytearray(request.frame))
     message = decode_request(copied, request.body_position, request.version)
-    return _Produce(request, message, verification, denied).prepare_and_run(message, services)
+    return _Produce(request, message, services, verification, denied).prepare_and_run(message, services)
 
 
 def _denied_topics(
@@ -145,18 +146,21 @@ class _Produce:
     """One request in progress: what was appended, and what is still to become visible."""
 
     __slots__ = (
-        "_acks", "_denied", "_finished", "_request", "_results", "_timeout_ms", "_timer", "_verification",
-        "_waiting",
+        "_acks", "_denied", "_finished", "_names_leaders", "_request", "_results", "_services", "_timeout_ms",
+        "_timer", "_verification", "_waiting",
     )  # fmt: skip
 
     def __init__(
         self,
         request: Request,
         message: ProduceRequest,
+        services: Services,
         verification: TransactionVerification | None,
         denied: dict[str | bytes, ErrorCode] | None,
     ) -> None:
         self._request = request
+        self._services = services
+        self._names_leaders = False
         self._verification = verification
         self._denied = denied
         self._acks = message.acks
@@ -253,7 +257,7 @@ class _Produce:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by coordinators only."
             )
-        if self._acks == ACKS_ALL and len(partition.isr) < partition.log.config.min_insync_replicas:
+        if self._acks == ACKS_ALL and not partition.has_min_isr:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(partition.isr)} replicas are in sync; min.insync.replicas is "
@@ -292,9 +296,15 @@ class _Produce:
             )
         )
         last_offset = appended.last_offset
-        if last_offset >= log.high_watermark and self._acks != ACKS_NONE:
-            position = (len(self._results) - 1, len(results) - 1)
-            self._waiting.add(position)
+        if last_offset < log.high_watermark or self._acks == ACKS_NONE:
+            return
+        if self._acks == ACKS_LEADER and partition.is_written(last_offset):
+            return
+        position = (len(self._results) - 1, len(results) - 1)
+        self._waiting.add(position)
+        if self._acks == ACKS_LEADER:
+            partition.when_written(last_offset, lambda failure: self._visible(position, failure))
+        else:
             partition.when_visible(last_offset, lambda failure: self._visible(position, failure))
 
     def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
@@ -306,14 +316,14 @@ class _Produce:
             )
         self._verification.check(partition, header)
 
-    def _visible(self, position: tuple[int, int], failure: str | None) -> None:
+    def _visible(self, position: tuple[int, int], failure: FlintError | None) -> None:
         if position not in self._waiting:
             return
         self._waiting.discard(position)
         if failure is not None:
             topic_at, at = position
             topic, results = self._results[topic_at]
-            results[at] = self._failure(topic, results[at].partition, StorageError(failure))
+            results[at] = self._failure(topic, results[at].partition, failure)
         if not self._waiting and self._finished:
             if self._timer is not None:
                 self._timer.cancel()
@@ -351,7 +361,13 @@ class _Produce:
             logger.error("writing to %s-%d failed: %s", topic, index, error)
         message = reason_of(error) if str(error) != code.name else None
         faults = error.faults if isinstance(error, RecordError) else ()
-        return ProducedPartition(index, code, error_message=message, record_errors=faults)
+        leader = None
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = current_leader(self._services.partitions, topic, index)
+            self._names_leaders = leader is not None
+        return ProducedPartition(
+            index, code, error_message=message, record_errors=faults, current_leader=leader
+        )
 
     def _encode(self) -> ResponseBuffers:
         request = self._request
@@ -359,9 +375,21 @@ class _Produce:
         if request.limits is not None:
             throttle_ms = throttle_produce(request, request.limits, has_response=True)
         out = start_response(request)
-        encode_response(out, request.version, self._results, throttle_ms)
+        encode_response(
+            out, request.version, self._results, throttle_ms, self._leaders() if self._names_leaders else ()
+        )
         finish_response(out, len(out))
         return [out]
+
+    def _leaders(self) -> list[NodeEndpoint]:
+        """Return the endpoints of the leaders that the results name (KIP-951)."""
+        nodes: dict[int, None] = {}
+        for _, results in self._results:
+            for one in results:
+                if one.error_code and one.current_leader is not None:
+                    nodes[one.current_leader[0]] = None
+        found = [self._services.endpoints.of_node(node, self._request.session) for node in nodes]
+        return [endpoint for endpoint in found if endpoint is not None]
 
 
 async def _validate(

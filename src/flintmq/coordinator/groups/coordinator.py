@@ -45,7 +45,7 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         super().__init__(
             GROUPS_TOPIC,
             lambda _: GroupMachine(group_settings(config())),
-            lambda: _offsets_topic(config(), brokers=1),
+            lambda: _offsets_topic(config(), brokers=max(1, len(metadata.image.brokers))),
             metadata=metadata,
             topics=topics,
             partitions=partitions,

@@ -1,7 +1,8 @@
 """All shards of one internal topic: which of them a name belongs to, and which calls wait for their responses.
 
-The topic is made when somebody first needs it. Its shards follow the partitions of the image: they come with them,
-are loaded by themselves, and go with them.
+The topic is created when it is first needed. A shard exists where its partition is led, in one leader epoch: it is
+loaded when this broker becomes the leader, and thrown away in the step of the loop in which the leadership ends.
+Calls that wait then fail with NOT_COORDINATOR, so that their clients look for the coordinator again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from flintmq.coordinator.runtime.shard import CoordinatorShard
 from flintmq.effects import Clock, Executor, Timers
 from flintmq.errors import ErrorCode, RequestError, error_code_of
 from flintmq.metadata.cluster_metadata import ClusterMetadata
-from flintmq.metadata.image import ImageDelta
 from flintmq.metadata.topics import NewTopic, Topics
 from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.partition import Partition
+from flintmq.partitions.partition import NO_LEADER, Partition, Role
 from flintmq.protocol.codegen.structures import Message
 
 logger: Final = logging.getLogger(__name__)
@@ -29,10 +29,12 @@ T = TypeVar("T")
 
 
 class PendingCall(NamedTuple):
-    """Whom to call back with what a machine decided."""
+    """A call that waits for what a machine decides."""
 
     respond: Callable[[Message], object]
     fail: Callable[[ErrorCode], object]
+    partition: int
+    """Of the internal topic: the shard that decides."""
 
 
 class Coordinator(Generic[M]):
@@ -70,9 +72,13 @@ class Coordinator(Generic[M]):
     # ---- life
 
     def start(self) -> None:
-        """ORDER: after the partitions' own subscription, which makes them."""
-        self._metadata.subscribe(self._follow)
-        self._adopt()
+        """ORDER: after the partitions are loaded."""
+        self._partitions.on_role(self._role_changed)
+        topic = self._metadata.image.topics.get(self.topic)
+        for index in range(len(topic.partitions) if topic is not None else 0):
+            partition = self._partitions.get(self.topic, index)
+            if partition is not None:
+                self._role_changed(partition)
 
     def close(self) -> None:
         for task in (*self._loads, *self._tasks):
@@ -80,35 +86,41 @@ class Coordinator(Generic[M]):
         for shard in self._shards.values():
             shard.close()
 
-    def _follow(self, delta: ImageDelta) -> None:
-        if any(topic.name == self.topic for topic in (*delta.topics_changed, *delta.topics_deleted)):
-            self._adopt()
+    def _role_changed(self, partition: Partition) -> None:
+        if partition.topic != self.topic:
+            return
+        index = partition.index
+        shard = self._shards.get(index)
+        leads = partition.role is Role.LEADER
+        if shard is not None and (
+            not leads or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch
+        ):
+            del self._shards[index]
+            shard.close()
+            self._fail_calls(index)
+        if leads and index not in self._shards:
+            self._shards[index] = self._load(partition)
 
-    def _adopt(self) -> None:
-        topic = self._metadata.image.topics.get(self.topic)
-        count = len(topic.partitions) if topic is not None else 0
-        for index in list(self._shards):
-            shard = self._shards[index]
-            if index >= count or shard.partition.deleted:
-                shard.close()
-                del self._shards[index]
-        for index in range(count):
-            partition = self._partitions.get(self.topic, index)
-            if partition is None or index in self._shards:
-                continue
-            shard = self._shards[index] = CoordinatorShard(
-                partition,
-                self._make_machine(partition),
-                clock=self._clock,
-                timers=self._timers,
-                executor=self._executor,
-                respond=self._respond,
-                fail=self._fail,
-                settled=self._settled,
-            )
-            load = asyncio.ensure_future(shard.load())
-            self._loads.add(load)
-            load.add_done_callback(self._loads.discard)
+    def _load(self, partition: Partition) -> CoordinatorShard[M]:
+        shard = CoordinatorShard(
+            partition,
+            self._make_machine(partition),
+            clock=self._clock,
+            timers=self._timers,
+            executor=self._executor,
+            respond=self._respond,
+            fail=self._fail,
+            settled=self._settled,
+        )
+        load = asyncio.ensure_future(shard.load())
+        self._loads.add(load)
+        load.add_done_callback(self._loads.discard)
+        return shard
+
+    def _fail_calls(self, index: int) -> None:
+        """Fail the calls that wait in a machine that is no longer there."""
+        for token in [token for token, call in self._pending.items() if call.partition == index]:
+            self._fail(token, ErrorCode.NOT_COORDINATOR)
 
     async def loaded(self) -> None:
         """Wait for the shards that are being loaded now."""
@@ -169,11 +181,16 @@ class Coordinator(Generic[M]):
         """Let the machine that `name` belongs to decide. One of `respond` and `fail` is called once, now or later."""
         self._last_token += 1
         token = self._last_token
-        self._pending[token] = PendingCall(respond, fail)
-        shard = self.shard_of(name)
+        topic = self._metadata.image.topics.get(self.topic)
+        if topic is None:
+            fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return token
+        index = shard_index(name, len(topic.partitions))
+        shard = self._shards.get(index)
         if shard is None:
-            self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            fail(ErrorCode.NOT_COORDINATOR)
         else:
+            self._pending[token] = PendingCall(respond, fail, index)
             shard.call(token, lambda machine: decide(machine, token))
         return token
 
@@ -186,8 +203,15 @@ class Coordinator(Generic[M]):
         """Call nobody back for this call."""
         self._pending.pop(token, None)
 
+    def coordinator_of(self, name: str) -> int:
+        """Return the broker that coordinates `name`; NO_LEADER if there is none now, or no internal topic yet."""
+        topic = self._metadata.image.topics.get(self.topic)
+        if topic is None:
+            return NO_LEADER
+        return topic.partitions[shard_index(name, len(topic.partitions))].leader
+
     def shard_of(self, name: str) -> CoordinatorShard[M] | None:
-        """None while there is no internal topic."""
+        """Return the shard that `name` belongs to; None if it is not here."""
         if not self._shards:
             return None
         return (

@@ -3,11 +3,13 @@
     call → decide → append → apply → (high watermark) → responses
 
 Everything up to the responses happens in one step of the loop, so two decisions never see the same state. A machine
-whose records could not be read is not asked; one whose partition is gone, or has failed, is thrown away with it.
+whose records could not be read is not asked; one whose partition is gone, has failed, or is led by another broker is
+thrown away with it. A shard belongs to one leader epoch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -16,7 +18,8 @@ from typing import Final, Generic, TypeVar
 from flintmq.coordinator.runtime.loader import TransactionEnd, read_records
 from flintmq.coordinator.runtime.machine import CoordinatorMachine, Decision, StoredRecord, TimerKey, Token
 from flintmq.effects import Clock, Executor, Timer, Timers
-from flintmq.errors import ErrorCode, FlintError, RequestError
+from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
+from flintmq.partitions.acknowledgements import Settled
 from flintmq.partitions.partition import Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
@@ -31,6 +34,8 @@ logger: Final = logging.getLogger(__name__)
 M = TypeVar("M", bound=CoordinatorMachine)
 
 _READ_BYTES: Final = 1024 * 1024
+_RECORDS_PER_TURN: Final = 500
+"""About five milliseconds: a broker that loads many shards must still answer."""
 
 
 class ShardState(Enum):
@@ -55,6 +60,7 @@ class CoordinatorShard(Generic[M]):
     ) -> None:
         """`settled` is called with each decision whose records are safe, before its responses are sent."""
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.machine = machine
         self.state = ShardState.LOADING
         self._clock = clock
@@ -78,21 +84,31 @@ class CoordinatorShard(Generic[M]):
                 if found is None:
                     break
                 records, offset = await self._executor.run(read_records, found, offset)
-                for record in records:
-                    if isinstance(record, TransactionEnd):
-                        self.machine.end_transaction(
-                            record.producer_id, record.offset, committed=record.committed
-                        )
-                    else:
-                        self.machine.apply(record)
+                await self._apply(records)
         except (FlintError, OSError) as error:
             self.state = ShardState.CLOSED
             logger.error("%s cannot be loaded, what it coordinates is not available: %s", log.name, error)
             return
         if self.state is ShardState.LOADING:
+            # Whatever is answered from the records that were read waits until these are safe.
             self._last_written = log.end_offset - 1
             self.state = ShardState.ACTIVE
             self._perform(self.machine.loaded(self._clock.now_ms()))
+
+    async def _apply(self, records: list[StoredRecord | TransactionEnd]) -> None:
+        """Apply what was read, in turns of a bounded length."""
+        for at in range(0, len(records), _RECORDS_PER_TURN):
+            if self.state is not ShardState.LOADING:
+                return
+            for record in records[at : at + _RECORDS_PER_TURN]:
+                if isinstance(record, TransactionEnd):
+                    self.machine.end_transaction(
+                        record.producer_id, record.offset, committed=record.committed
+                    )
+                else:
+                    self.machine.apply(record)
+            if at + _RECORDS_PER_TURN < len(records):
+                await asyncio.sleep(0)
 
     def close(self) -> None:
         self.state = ShardState.CLOSED
@@ -158,12 +174,16 @@ class CoordinatorShard(Generic[M]):
         if decision.responses:
             self._respond_when_visible(decision.responses)
 
-    def _notify_settled(self, decision: Decision, failure: str | None) -> None:
+    def _notify_settled(self, decision: Decision, failure: FlintError | None) -> None:
         if failure is None and self._settled is not None:
             self._settled(self, decision)
 
     def _write(self, decision: Decision) -> None:
-        """Append and apply, in one step."""
+        """Append and apply, in one step. As with acks=all, nothing is written while too few replicas are in sync."""
+        if not self.partition.has_min_isr:
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"Too few replicas of {self.partition.log.name} are in sync."
+            )
         now_ms = self._clock.now_ms()
         records = decision.records
         producer_id, epoch = decision.producer or (NO_PRODUCER_ID, NO_EPOCH)
@@ -211,16 +231,16 @@ class CoordinatorShard(Generic[M]):
     def _respond_when_visible(self, responses: list[tuple[Token, Message]]) -> None:
         """Send responses once the records they depend on, written or read, are as safe as the topic promises."""
 
-        def settle(failure: str | None) -> None:
+        def settle(failure: FlintError | None) -> None:
             for token, message in responses:
                 if failure is None:
                     self._respond(token, message)
                 else:
-                    self._fail(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    self._fail(token, _code_of_failure(failure))
 
         self._when_visible(settle)
 
-    def _when_visible(self, call: Callable[[str | None], object]) -> None:
+    def _when_visible(self, call: Settled) -> None:
         if self._last_written < self.partition.log.high_watermark:
             call(None)
         else:
@@ -233,3 +253,10 @@ class CoordinatorShard(Generic[M]):
                 old.cancel()
             if delay_ms is not None:
                 self._pending[key] = self._timers.call_later(delay_ms / 1000, self.expire, key)
+
+
+def _code_of_failure(failure: FlintError) -> ErrorCode:
+    """A client looks for the coordinator again if the partition is led elsewhere."""
+    if error_code_of(failure) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -21,6 +21,13 @@ from flintmq.coordinator.transactions.decision import MarkerWork, TransactionDec
 from flintmq.coordinator.transactions.machine import TransactionMachine, TransactionSettings
 from flintmq.coordinator.transactions.marker_sender import MARKERS_PER_TURN, MarkerSender
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
+from flintmq.coordinator.transactions.remote_verification import (
+    VERSION,
+    Codes,
+    RemoteCoordinators,
+    RemoteVerification,
+    codes_for,
+)
 from flintmq.coordinator.transactions.responses import AddedTransaction
 from flintmq.coordinator.transactions.transaction import TransactionState
 from flintmq.effects import Clock, Executor, Timers
@@ -29,7 +36,7 @@ from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.producer_ids import ProducerIds
 from flintmq.metadata.topics import NewTopic, Topics
 from flintmq.partitions.local_partitions import LocalPartitions
-from flintmq.partitions.partition import Partition
+from flintmq.partitions.partition import NO_LEADER, Partition
 from flintmq.protocol.codegen.structures import Message
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.records.batch import NO_PRODUCER_ID
@@ -39,10 +46,6 @@ from flintmq.settings import BrokerConfig
 logger: Final = logging.getLogger(__name__)
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-# By which version of AddPartitionsToTxn brokers ask for themselves.
-_ADDING_VERSION: Final = 5
-
-Codes = dict[TopicPartition, ErrorCode]
 
 
 class TransactionCoordinator(Coordinator[TransactionMachine]):
@@ -59,11 +62,14 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         timers: Timers,
         executor: Executor,
         markers_per_turn: int = MARKERS_PER_TURN,
+        remote: RemoteCoordinators | None = None,
     ) -> None:
+        """`remote` reaches coordinators on other brokers; None on a standalone broker."""
+        self._remote = remote
         super().__init__(
             TRANSACTIONS_TOPIC,
             lambda partition: _machine(config(), partition),
-            lambda: _state_topic(config(), brokers=1),
+            lambda: _state_topic(config(), brokers=max(1, len(metadata.image.brokers))),
             metadata=metadata,
             topics=topics,
             partitions=partitions,
@@ -115,16 +121,22 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
             done(_codes_in(message))
 
         def fail(code: ErrorCode) -> None:
-            done({(topic, index): code for topic, indexes in by_topic.items() for index in indexes})
+            done(codes_for(transaction, code))
 
+        node = self.coordinator_of(transactional_id)
+        if self._remote is not None and node not in (NO_LEADER, self._partitions.node_id):
+            self._remote.verify(node, RemoteVerification(transaction, done))
+            return
         self.call(
             transactional_id,
-            lambda machine, token: machine.add_partitions(
-                token, transaction, _ADDING_VERSION, self._clock.now_ms()
-            ),
+            lambda machine, token: machine.add_partitions(token, transaction, VERSION, self._clock.now_ms()),
             respond=respond,
             fail=fail,
         )
+
+    def is_here(self, transactional_id: str) -> bool:
+        """Whether this broker coordinates the transaction, so that `takes_part` knows."""
+        return self._remote is None or self._active_shard(transactional_id) is not None
 
     def takes_part(self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition) -> bool:
         """Whether a batch of that producer may be written there now."""
@@ -141,6 +153,10 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
 
     def when_complete(self, transactional_id: str, timeout_s: float, call: Callable[[], object]) -> None:
         """Call `call` when the decided transaction is complete, or after `timeout_s`; at once if there is none."""
+        if not self.is_here(transactional_id):
+            # Its coordinator is another broker, which does not report completion: wait as long as is allowed.
+            self._timers.call_later(timeout_s, call)
+            return
         shard = self._active_shard(transactional_id)
         transaction = shard.machine.get(transactional_id) if shard is not None else None
         if transaction is None or not transaction.is_decided:

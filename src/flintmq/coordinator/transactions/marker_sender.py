@@ -14,7 +14,6 @@ from typing import Final
 
 from flintmq.coordinator.transactions.decision import MarkerWork
 from flintmq.coordinator.transactions.marker_writer import MarkerWriter
-from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 from flintmq.effects import Timers
 from flintmq.errors import ErrorCode
 from flintmq.records.markers import Marker
@@ -65,7 +64,7 @@ class MarkerSender:
             self._markers.write(
                 *partition,
                 self._marker,
-                bumps_epoch=self.work.transaction_version >= EPOCH_BUMP_VERSION,
+                transaction_version=self.work.transaction_version,
                 done=partial(self._written, partition),
             )
         if len(partitions) > self._markers_per_turn:

@@ -128,6 +128,9 @@ class LogCleaner:
             return
         if log.offline is not None:
             raise LogOffline(log.offline)
+        if log.truncation is not None:
+            raise LogCleaningError(f"{log.name} is being truncated.")
+        generation = log.generation
         now_ms = self._clock.now_ms()
         if forced and log.active.size and log.last_stable_offset > log.active.base_offset:
             log.roll(now_ms)
@@ -135,7 +138,7 @@ class LogCleaner:
         end_offset = found.end_offset
         await self._make_durable(partition, end_offset)
         while found.end_offset > found.first_dirty_offset or (forced and not compacted.passes):
-            await self._pass(partition, found._replace(end_offset=end_offset), compacted)
+            await self._pass(partition, found._replace(end_offset=end_offset), compacted, generation)
             compacted.passes += 1
             found = cleanable_range(log, now_ms, min_lag_ms=0 if forced else None)
             found = found._replace(end_offset=end_offset)
@@ -181,9 +184,12 @@ class LogCleaner:
                 raise LogCleaningError(f"{log.name} is gone.")
         raise LogCleaningError(f"the start of {log.name} moves on and on")
 
-    async def _pass(self, partition: Partition, found: CleanableRange, compacted: CompactionResult) -> None:
+    async def _pass(
+        self, partition: Partition, found: CleanableRange, compacted: CompactionResult, generation: int
+    ) -> None:
         log, config = partition.log, self._config()
         await self._make_start_durable(partition)
+        _check_generation(log, generation)
         job = self._job(log, found, config)
         summary: CompactionSummary | None = None
         events = self._compactions.run(job)
@@ -191,11 +197,12 @@ class LogCleaner:
             async for event in events:
                 if partition.deleted or log.offline is not None:
                     raise LogCleaningError(f"{log.name} is gone.")
+                _check_generation(log, generation)
                 match event:
                     case CompactionProgress():
                         compacted.note(event)
                     case GroupResult():
-                        await self._put_in_place(log, event)
+                        await self._put_in_place(log, event, generation)
                     case CompactionDamage():
                         self._found_damage(partition, event)
                     case CompactionFailure():
@@ -227,6 +234,7 @@ class LogCleaner:
             raise LogCleaningError(
                 f"The keys of one batch of {log.name} do not fit into log.cleaner.dedupe.buffer.size."
             )
+        _check_generation(log, generation)
         log.advance_first_dirty(summary.next_dirty_offset)
         await self._executor.run(self._log_dir.checkpoint)
 
@@ -267,14 +275,14 @@ class LogCleaner:
             else 0,
         )
 
-    async def _put_in_place(self, log: Log, group: GroupResult) -> None:
+    async def _put_in_place(self, log: Log, group: GroupResult, generation: int) -> None:
         swap = Swap(group.bases, group.has_transaction_index)
         cleaned = _segment_of(log, group, self._clock.now_ms())
         disk, folder = log.disk, log.directory
 
         def announce() -> bool:
             with log.close_guard.entered() as is_mine:
-                if not is_mine:
+                if not is_mine or log.generation != generation:
                     return False
                 if group.has_transaction_index:
                     cleaned.aborted = decode_aborted(read_file(disk, f"{cleaned.path(TXN_INDEX)}{CLEANED}"))
@@ -286,7 +294,8 @@ class LogCleaner:
 
         def finish() -> None:
             with log.close_guard.entered() as is_mine:
-                if is_mine:
+                # A truncation has finished it, and the names may be those of other segments by now.
+                if is_mine and log.generation == generation:
                     finish_swap(disk, folder, swap)
 
         if not _is_current(log, swap):
@@ -303,7 +312,7 @@ class LogCleaner:
         if not is_mine:
             raise LogCleaningError(f"{log.name} is gone.")
         try:
-            if not log.replace_segments(swap, cleaned):
+            if not log.replace_segments(swap, cleaned, generation):
                 await self._executor.run(_retract, log)
                 raise LogCleaningError(f"{log.name} was changed meanwhile.")
             await self._executor.run(finish)
@@ -319,6 +328,11 @@ class LogCleaner:
         raise LogCleaningError(
             f"{log.name} cannot be compacted: {damage.reason} (segment {damage.segment}, byte {damage.position})."
         )
+
+
+def _check_generation(log: Log, generation: int) -> None:
+    if log.generation != generation:
+        raise LogCleaningError(f"{log.name} was truncated meanwhile.")
 
 
 def _is_current(log: Log, swap: Swap) -> bool:

@@ -22,6 +22,7 @@ from flintmq.settings.broker.maintenance import MaintenanceConfig
 from flintmq.settings.broker.network import NetworkConfig
 from flintmq.settings.broker.observability import ObservabilityConfig
 from flintmq.settings.broker.quotas import QuotaConfig
+from flintmq.settings.broker.replication import ReplicationConfig
 from flintmq.settings.broker.rest import RestConfig
 from flintmq.settings.broker.tls import TlsConfig
 from flintmq.settings.broker.topic_defaults import TopicDefaultsConfig
@@ -43,6 +44,7 @@ class BrokerConfig(
     TlsConfig,
     QuotaConfig,
     NetworkConfig,
+    ReplicationConfig,
     MaintenanceConfig,
     CoordinationConfig,
     TopicDefaultsConfig,

@@ -60,7 +60,7 @@ def cleanable_range(log: Log, now_ms: int, *, min_lag_ms: int | None = None) -> 
 
 def cleaning_due(log: Log, now_ms: int) -> CleanableRange | None:
     """Return what should be compacted now; None if that is not worth a pass."""
-    if not log.config.compacts or log.offline is not None or not log.is_created:
+    if not log.config.compacts or log.offline is not None or not log.is_created or log.truncation is not None:
         return None
     found = cleanable_range(log, now_ms)
     if not found.dirty_bytes or found.end_offset <= found.first_dirty_offset:

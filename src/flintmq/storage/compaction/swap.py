@@ -19,7 +19,7 @@ import msgspec
 
 from flintmq.effects import Disk, read_file, write_atomically
 from flintmq.errors import CorruptionError
-from flintmq.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from flintmq.storage.segment import CUT, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, file_name
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ def rename_cleaned(disk: Disk, directory: str, swap: Swap) -> None:
     base = swap.bases[0]
     if not swap.has_transaction_index:
         _remove(disk, f"{directory}/{file_name(base, TXN_INDEX)}")
+    # ORDER: BEFORE the log file, to which the size does not belong at which another was cut.
+    _remove(disk, f"{directory}/{file_name(base, CUT)}")
     for suffix in _SUFFIXES:
         cleaned = f"{directory}/{file_name(base, suffix)}{CLEANED}"
         if disk.exists(cleaned):
@@ -81,11 +83,30 @@ def finish_swap(disk: Disk, directory: str, swap: Swap) -> None:
     """
     disk.sync_dir(directory)
     for base in swap.bases[1:]:
-        for suffix in _SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             _remove(disk, f"{directory}/{file_name(base, suffix)}")
     disk.sync_dir(directory)
     _remove(disk, f"{directory}/{SWAP_FILE}")
     disk.sync_dir(directory)
+
+
+def settle_swap(disk: Disk, directory: str) -> None:
+    """Finish a swap whose cleaned segment is in place already, retract one whose segment is not."""
+    if not disk.exists(f"{directory}/{SWAP_FILE}"):
+        return
+    swap = _read_swap(disk, directory)
+    if disk.exists(f"{directory}/{file_name(swap.bases[0], LOG)}{CLEANED}"):
+        retract_swap(disk, directory)
+    else:
+        finish_swap(disk, directory, swap)
+
+
+def _read_swap(disk: Disk, directory: str) -> Swap:
+    try:
+        return msgspec.json.decode(read_file(disk, f"{directory}/{SWAP_FILE}"), type=Swap)
+    except msgspec.MsgspecError as error:
+        # It was replaced atomically: only the disk can have done that.
+        raise CorruptionError(f"{directory}/{SWAP_FILE} makes no sense: {error}") from error
 
 
 def resume_swap(disk: Disk, directory: str, names: Sequence[str]) -> bool:
@@ -93,11 +114,7 @@ def resume_swap(disk: Disk, directory: str, names: Sequence[str]) -> bool:
     found = False
     if SWAP_FILE in names:
         found = True
-        try:
-            swap = msgspec.json.decode(read_file(disk, f"{directory}/{SWAP_FILE}"), type=Swap)
-        except msgspec.MsgspecError as error:
-            # It was replaced atomically: only the disk can have done that.
-            raise CorruptionError(f"{directory}/{SWAP_FILE} makes no sense: {error}") from error
+        swap = _read_swap(disk, directory)
         rename_cleaned(disk, directory, swap)
         finish_swap(disk, directory, swap)
         logger.info("%s: the swap of a compacted segment at offset %d is finished", directory, swap.bases[0])

@@ -51,6 +51,8 @@ class CloseGuard:
         self.syncing = threading.Lock()
         """Held by a flush. The one at a stop waits for it: of two syncs of one file only one is told of an error."""
         self.sync_failed = False
+        self.generation = 0
+        """Raised when the log is truncated: what was prepared before writes nothing from then on."""
 
     def close(self) -> None:
         """Wait until nobody is inside, and let nobody in again."""
@@ -63,10 +65,22 @@ class CloseGuard:
         with self._lock:
             yield not self._closed
 
-    def replace(self, disk: Disk, path: str, data: bytes, segment: Segment | None = None) -> None:
-        """Replace a file atomically, unless it is no longer this log's or its segment is gone."""
+    def replace(
+        self,
+        disk: Disk,
+        path: str,
+        data: bytes,
+        segment: Segment | None = None,
+        generation: int | None = None,
+    ) -> None:
+        """Replace a file atomically, unless it is no longer this log's or its segment is gone.
+
+        Nor is it replaced by what was prepared in an earlier `generation`.
+        """
         with self.entered() as is_mine:
             if not is_mine or (segment is not None and segment.removed):
+                return
+            if generation is not None and generation != self.generation:
                 return
             try:
                 write_atomically(disk, path, data)
@@ -92,6 +106,29 @@ class SealedSegment(NamedTuple):
     times: bytes
 
 
+def sync_sealed(disk: Disk, close_guard: CloseGuard, sealed: SealedSegment, generation: int) -> None:
+    """Sync a sealed segment and write its indexes, unless it is removed meanwhile."""
+    segment, file, positions, times = sealed
+    is_removed = segment.removed
+    if is_removed:
+        return
+    try:
+        file = file or disk.open(segment.path(LOG))
+    except FileNotFoundError:
+        if segment.removed:
+            return
+        raise
+    file.sync()
+    # ORDER: aborted transactions come first, for where there is no file of them a start that finds the indexes
+    # takes it that there are none.
+    if segment.aborted:
+        close_guard.replace(
+            disk, segment.path(TXN_INDEX), encode_aborted(segment.aborted), segment, generation
+        )
+    close_guard.replace(disk, segment.path(INDEX), positions, segment, generation)
+    close_guard.replace(disk, segment.path(TIME_INDEX), times, segment, generation)
+
+
 class Flush:
     """Files to sync, away from the loop. Holding them keeps their descriptors open."""
 
@@ -110,6 +147,7 @@ class Flush:
         epochs: bytes,
         names_are_durable: bool,
     ) -> None:
+        self.generation = close_guard.generation
         self.end_offset = end_offset
         self.segment_base = active.base_offset
         self.sealed = sealed
@@ -126,9 +164,13 @@ class Flush:
     def run(self) -> None:
         """ORDER: data before the indexes that point into it, both before the names that lead to them."""
         with self._close_guard.syncing:
-            self._run()
+            self.sync()
 
-    def _run(self) -> None:
+    def sync(self) -> None:
+        """Do what `run` does. The caller holds `syncing`."""
+        if self.generation != self._close_guard.generation:
+            # The log was truncated: some of the files are gone, and the others were synced then.
+            return
         try:
             if self._snapshot is not None:
                 self._sync_snapshot(self._snapshot)
@@ -136,8 +178,8 @@ class Flush:
                 self._sync_sealed(sealed)
             self._file.sync()
             if not self._names_are_durable:
-                self._close_guard.replace(self._disk, f"{self._directory}/{METADATA_FILE}", self._metadata)
-                self._close_guard.replace(self._disk, f"{self._directory}/{EPOCHS_FILE}", self._epochs)
+                self._replace(f"{self._directory}/{METADATA_FILE}", self._metadata)
+                self._replace(f"{self._directory}/{EPOCHS_FILE}", self._epochs)
                 self._disk.sync_dir(self._directory.rpartition("/")[0])
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
@@ -187,24 +229,10 @@ class Flush:
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
     def _sync_sealed(self, sealed: SealedSegment) -> None:
-        segment, file, positions, times = sealed
-        is_removed = segment.removed
-        if is_removed:
-            return
-        try:
-            file = file or self._disk.open(segment.path(LOG))
-        except FileNotFoundError:
-            if segment.removed:
-                return
-            raise
-        file.sync()
-        # ORDER: aborted transactions come first, for where there is no file of them a start that finds the indexes
-        # takes it that there are none.
-        if segment.aborted:
-            aborted = encode_aborted(segment.aborted)
-            self._close_guard.replace(self._disk, segment.path(TXN_INDEX), aborted, segment)
-        self._close_guard.replace(self._disk, segment.path(INDEX), positions, segment)
-        self._close_guard.replace(self._disk, segment.path(TIME_INDEX), times, segment)
+        sync_sealed(self._disk, self._close_guard, sealed, self.generation)
+
+    def _replace(self, path: str, data: bytes) -> None:
+        self._close_guard.replace(self._disk, path, data, generation=self.generation)
 
     def _sync_snapshot(self, path: str) -> None:
         with self._close_guard.entered() as is_mine:

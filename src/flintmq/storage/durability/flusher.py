@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from flintmq.effects import Clock, Executor
-from flintmq.errors import LogOffline
+from flintmq.errors import LogOffline, StorageError
 from flintmq.storage.durability.flush import NO_DESCRIPTORS, Flush, NoSpace
 from flintmq.storage.log import Log
 
 logger: Final = logging.getLogger(__name__)
 
 Done = Callable[[BaseException | None], object]
+
+
+def _truncated(log: Log) -> StorageError:
+    return StorageError(f"{log.name} was truncated before it was flushed.")
 
 
 class Flusher:
@@ -62,6 +66,9 @@ class Flusher:
         if self._log.offline is not None:
             self._fail_waiting(LogOffline(self._log.offline))
             return
+        if self._log.truncation is not None:
+            self._fail_waiting(_truncated(self._log))
+            return
         if self._running:
             self._again = True
             return
@@ -87,7 +94,10 @@ class Flusher:
         self._running = False
         self._short_of_space = False
         waiting, self._waiting = self._waiting, []
-        if error is None:
+        if work.generation != self._log.generation and (error is None or isinstance(error, NoSpace)):
+            # What it was to make durable may be gone.
+            error = _truncated(self._log)
+        elif error is None:
             self._log.flushed(work, self._clock.now_ms())
         elif isinstance(error, NoSpace):
             self._retry_later(str(error))

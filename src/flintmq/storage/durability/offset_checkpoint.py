@@ -13,6 +13,7 @@ from flintmq.records.topic_partition import TopicPartition
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 FIRST_DIRTY = "cleaner-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
 
 
 def encode(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -19,19 +19,27 @@ from flintmq.effects import ASIDE, read_file
 from flintmq.errors import CorruptionError
 from flintmq.metrics import LogCounters
 from flintmq.settings import TopicConfig
-from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.swap import resume_swap
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.durability.flush import EPOCHS_FILE, FLUSH_FAILED, NoSpace, SealedSegment
-from flintmq.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from flintmq.storage.indexes import OffsetIndex, TimeIndex
 from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.limits import LOG_LIMITS, LogLimits
-from flintmq.storage.log import Log, LogState
+from flintmq.storage.log import Log
+from flintmq.storage.log_state import LogState
 from flintmq.storage.partition_dir import PartitionDir
 from flintmq.storage.producer_snapshots import ProducerSnapshots
+from flintmq.storage.recovery.index_files import (
+    index_files_are_sound,
+    load_aborted,
+    read_first_timestamp,
+    read_max_timestamp,
+    rebuild_epochs,
+)
 from flintmq.storage.recovery.segment_scan import SegmentScan, scan
 from flintmq.storage.recovery.state_replay import replay
 from flintmq.storage.segment import (
+    CUT,
     INDEX,
     LOG,
     NAME_DIGITS,
@@ -41,10 +49,9 @@ from flintmq.storage.segment import (
     Segment,
     file_name,
 )
+from flintmq.storage.truncation.notes import NOTE_FILE, apply_cut, read_note
 
 logger = logging.getLogger(__name__)
-
-_COPY_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -67,22 +74,38 @@ def open_log(
     start_offset: int,
     now_ms: int,
     first_dirty_offset: int = 0,
+    high_watermark: int | None = None,
     counters: LogCounters | None = None,
     limits: LogLimits = LOG_LIMITS,
 ) -> tuple[Log, RecoveryReport]:
-    """Build a log from what its directory holds."""
+    """Build a log from what its directory holds.
+
+    With a `high_watermark` it is the log of a replica: only what lies below that is visible, and it may have holes
+    anywhere, if it is a copy of a log that was compacted. Without one all of it is visible.
+    """
     loader = LogLoader(
-        partition_dir, config, clean=clean, recovery_point=recovery_point, now_ms=now_ms, limits=limits
+        partition_dir,
+        config,
+        clean=clean,
+        recovery_point=recovery_point,
+        first_dirty_offset=first_dirty_offset,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+        limits=limits,
     )
     state, report = loader.load(start_offset)
-    state.first_dirty_offset = first_dirty_offset
     log = Log(partition_dir, config, state, counters=counters, limits=limits)
     if not log.segments:
         log.add_segment(log.end_offset, now_ms)
     if log.active.offset_index is None:
         raise AssertionError(f"{log.name} has no active segment")
+    if loader.ends_in_gap:
+        log.roll(now_ms)
     loader.make_durable(log)
-    log.advance(log.end_offset)
+    if high_watermark is None:
+        log.advance(log.end_offset)
+    else:
+        log.recover_visibility(state.high_watermark, state.ended)
     return log, report
 
 
@@ -94,6 +117,8 @@ class LogLoader:
         *,
         clean: bool,
         recovery_point: int,
+        first_dirty_offset: int,
+        high_watermark: int | None,
         now_ms: int,
         limits: LogLimits,
     ) -> None:
@@ -107,10 +132,14 @@ class LogLoader:
         self._state = LogState(
             snapshots=ProducerSnapshots(self._disk, partition_dir.path, limits=limits),
             last_flush_ms=now_ms,
+            first_dirty_offset=first_dirty_offset,
         )
+        self.ends_in_gap = False
+        """Whether the log goes on after offsets that its last segment does not hold."""
+        self._high_watermark = high_watermark
         self._scan_bytes = limits.scan_bytes
         self._flush_failed = False
-        self._epochs_are_lost = False
+        self._last_is_sound = self._epochs_are_lost = False
         # Names of the `.txnindex` files that there are.
         self._aborted_files: set[str] = set()
         # Segments whose aborted transactions are not known before the producers are, and where the first begins
@@ -120,7 +149,10 @@ class LogLoader:
 
     def load(self, start_offset: int) -> tuple[LogState, RecoveryReport]:
         state = self._state
-        bases = self._remove_obsolete(self._list_segments(), start_offset)
+        bases = self._list_segments()
+        if state.has_truncation_note:
+            start_offset, bases = self._apply_note(bases)
+        bases = self._remove_obsolete(bases, start_offset)
         self._load_epochs(max(start_offset, bases[0]) if bases else start_offset)
         for at, base in enumerate(bases):
             following = bases[at + 1] if at + 1 < len(bases) else None
@@ -142,16 +174,59 @@ class LogLoader:
             state.start_offset = state.end_offset = start_offset
         state.epochs.truncate_from_start(state.start_offset)
         state.epochs.truncate_from_end(state.end_offset)
+        self._end_in_gap()
         state.recovery_point = (
             state.end_offset if self._clean else min(self._recovery_point, state.end_offset)
         )
         state.snapshots.load(state.end_offset)
-        state.producers = replay(state, self._dir, self._scanned, self._first_marked)
+        self._replay()
         if self._must_be_durable and not self._clean:
             # As it is done for segments: a sync may have failed in the process before.
             state.snapshots.rewrite()
         self._remove_obsolete_aborted()
         return state, self._report
+
+    def _end_in_gap(self) -> None:
+        """Let the log end where a truncation did that a crash left without its new segment.
+
+        All below was synced, so that offsets which are missing at the end of a sound file were compacted away. They
+        must not be given to other records.
+        """
+        state = self._state
+        if state.has_truncation_note and self._last_is_sound and state.end_offset < self._recovery_point:
+            self.ends_in_gap = bool(state.segments)
+            state.end_offset = self._recovery_point
+
+    def _replay(self) -> None:
+        state = self._state
+        if self._high_watermark is not None:
+            state.high_watermark = max(state.start_offset, min(self._high_watermark, state.end_offset))
+        state.producers, state.ended = replay(
+            state.segments,
+            state.snapshots,
+            self._dir,
+            first_offset=state.segments[0].base_offset if state.segments else state.start_offset,
+            end_offset=state.end_offset,
+            scanned=self._scanned,
+            first_marked=self._first_marked,
+            ended_from=None if self._high_watermark is None else state.high_watermark,
+        )
+
+    def _apply_note(self, bases: list[int]) -> tuple[int, list[int]]:
+        """Take the note about a truncation for more recent than the checkpoints.
+
+        Return the start of the log and its segments: if it began again, nothing below its start is left or known.
+        """
+        note, state = read_note(self._disk, self._dir.path), self._state
+        self._recovery_point = note.recovery_point
+        state.first_dirty_offset = min(state.first_dirty_offset, note.recovery_point)
+        start = note.start_offset
+        if not note.restarts:
+            return start, bases
+        self._dir.remove_files(self._new_segment(base) for base in bases if base < start)
+        state.snapshots.remove_up_to(start)
+        self._disk.sync_dir(self._dir.path)
+        return start, [base for base in bases if base >= start]
 
     @property
     def _must_be_durable(self) -> bool:
@@ -171,7 +246,9 @@ class LogLoader:
             self._disk.sync_dir(directory)
         present = set(names)
         self._flush_failed = FLUSH_FAILED in present
+        self._state.has_truncation_note = NOTE_FILE in present
         bases = []
+        has_cuts = False
         for name in names:
             stem, dot, suffix = name.partition(".")
             is_numbered = stem.isdigit() and len(stem) == NAME_DIGITS
@@ -183,6 +260,15 @@ class LogLoader:
                 self._disk.remove(f"{directory}/{name}")
             elif is_numbered and dot + suffix == LOG:
                 bases.append(int(stem))
+            elif is_numbered and dot + suffix == CUT:
+                has_cuts = True
+                if stem + LOG in present:
+                    apply_cut(self._disk, self._new_segment(int(stem)))
+                else:
+                    self._disk.remove(f"{directory}/{name}")
+        if has_cuts:
+            # ORDER: the notes are gone from the disk BEFORE a segment of their names can grow.
+            self._disk.sync_dir(directory)
         return sorted(bases)
 
     def _remove_obsolete(self, bases: list[int], start_offset: int) -> list[int]:
@@ -211,21 +297,6 @@ class LogLoader:
             self._epochs_are_lost = True
             logger.warning("%s: %s It is rebuilt from the batches.", path, error)
 
-    def _rebuild_epochs(self, segment: Segment) -> bool:
-        """From the batches of a segment that is not scanned, where the checkpoint does not tell.
-
-        False if the batches make no sense.
-        """
-        if self._epochs_are_lost:
-            epochs = self._state.epochs
-            try:
-                for _, header in segment.walk(0):
-                    if header.leader_epoch > epochs.latest:
-                        epochs.assign(header.leader_epoch, header.base_offset)
-            except CorruptionError:
-                return False
-        return True
-
     # ---- taking files as they are
 
     def _load_sealed(self, segment: Segment, following: int) -> None:
@@ -237,13 +308,13 @@ class LogLoader:
         indexed = self._clean or following < self._recovery_point
         if (
             indexed
-            and self._index_files_are_sound(segment, following)
-            and self._rebuild_epochs(segment)
+            and index_files_are_sound(self._disk, segment, following)
+            and (not self._epochs_are_lost or rebuild_epochs(state.epochs, segment))
             and self._load_aborted(segment, following)
         ):
-            self._read_max_timestamp(segment)
+            read_max_timestamp(self._disk, segment)
             if self._config.compacts:
-                self._read_first_timestamp(segment)
+                read_first_timestamp(segment)
             segment.drop_indexes()
             state.segments.append(segment)
             state.end_offset = following
@@ -256,6 +327,7 @@ class LogLoader:
             segment,
             size,
             expected=segment.base_offset,
+            following=following,
             contiguous=False,
             epochs=state.epochs,
             chunk_bytes=self._scan_bytes,
@@ -283,58 +355,11 @@ class LogLoader:
             bad.end_offset - 1,
         )
 
-    def _index_files_are_sound(self, segment: Segment, following: int | None) -> bool:
-        """A cheap look: whole entries, and the last of them inside the segment."""
-        for suffix, entry in ((INDEX, OFFSET_ENTRY), (TIME_INDEX, TIME_ENTRY)):
-            path = segment.path(suffix)
-            if not self._disk.exists(path):
-                return False
-            size = self._disk.size(path)
-            if size % entry.size:
-                return False
-            if size:
-                file = self._disk.open(path, writable=False)
-                try:
-                    first, second = entry.unpack(file.pread(entry.size, size - entry.size))
-                finally:
-                    file.close()
-                relative = first if suffix == INDEX else second
-                if following is not None and segment.base_offset + relative >= following:
-                    return False
-                if suffix == INDEX and not 0 <= second < segment.size:
-                    return False
-        return True
-
-    def _read_max_timestamp(self, segment: Segment) -> None:
-        file = self._disk.open(segment.path(TIME_INDEX), writable=False)
-        try:
-            size = file.size()
-            if size:
-                timestamp, relative = TIME_ENTRY.unpack(file.pread(TIME_ENTRY.size, size - TIME_ENTRY.size))
-                segment.max_timestamp = timestamp
-                segment.max_timestamp_offset = segment.base_offset + relative
-        finally:
-            file.close()
-
-    @staticmethod
-    def _read_first_timestamp(segment: Segment) -> None:
-        for _, header in segment.walk(0):
-            segment.first_timestamp = header.max_timestamp
-            return
-
     def _load_aborted(self, segment: Segment, following: int) -> bool:
         """The aborted transactions of a segment that is not scanned; False if their file makes no sense."""
         if file_name(segment.base_offset, TXN_INDEX) not in self._aborted_files:
             return True
-        try:
-            aborted = decode_aborted(read_file(self._disk, segment.path(TXN_INDEX)))
-            if not all(segment.base_offset <= one.last_offset < following for one in aborted):
-                raise CorruptionError("It speaks of markers elsewhere.")
-            segment.aborted = aborted
-        except CorruptionError as error:
-            logger.warning("%s: %s", segment.path(TXN_INDEX), error)
-            return False
-        return True
+        return load_aborted(self._disk, segment, following)
 
     def _note_scanned(self, segment: Segment, found: SegmentScan) -> None:
         self._scanned[segment.base_offset] = segment
@@ -356,7 +381,7 @@ class LogLoader:
         """After a clean stop: the indexes from their files, then a walk over the few batches behind them."""
         disk = self._disk
         segment.size = end = disk.size(segment.path(LOG))
-        if not self._index_files_are_sound(segment, None):
+        if not index_files_are_sound(self._disk, segment, None):
             return False
         offsets = OffsetIndex.decode(read_file(disk, segment.path(INDEX)))
         times = TimeIndex.decode(read_file(disk, segment.path(TIME_INDEX)))
@@ -376,8 +401,8 @@ class LogLoader:
                 raise CorruptionError("It does not end where its last batch does.")
             if times.offsets and segment.base_offset + times.offsets[-1] >= end_offset:
                 raise CorruptionError("Its time index leads beyond its end.")
-            self._read_first_timestamp(segment)
-            if not self._rebuild_epochs(segment):
+            read_first_timestamp(segment)
+            if self._epochs_are_lost and not rebuild_epochs(self._state.epochs, segment):
                 raise CorruptionError("Its batches make no sense.")
             if not self._load_aborted(segment, end_offset):
                 raise CorruptionError("Its index of aborted transactions makes no sense.")
@@ -385,7 +410,7 @@ class LogLoader:
             logger.warning("%s: %s Scanning it.", segment.path(LOG), error)
             return False
         segment.set_indexes(offsets, times)
-        self._read_max_timestamp(segment)
+        read_max_timestamp(self._disk, segment)
         self._state.segments.append(segment)
         self._state.end_offset = end_offset
         return True
@@ -399,12 +424,14 @@ class LogLoader:
         size = self._disk.size(path)
         # What the checkpoint says of batches from here on may be of a history that was cut.
         state.epochs.truncate_from_end(segment.base_offset)
-        # Compaction leaves holes, but only below the recovery point.
+        # Compaction leaves holes, but only below the recovery point. A follower copies them with what is around
+        # them, whatever the policy of the topic is by then.
         found = scan(
             segment,
             size,
             expected=segment.base_offset,
-            contiguous=not config.compacts,
+            following=following,
+            contiguous=not config.compacts and self._high_watermark is None,
             epochs=state.epochs,
             chunk_bytes=self._scan_bytes,
         )
@@ -425,13 +452,14 @@ class LogLoader:
                     found.end_offset - 1,
                 )
         if self._flush_failed:
-            _rewrite(segment, 0)
+            segment.rewrite(0)
         elif config.flush_messages == 1:
             # The process may have been killed after a sync that failed, before it could leave its mark.
             unsafe = segment.locate(self._disk, self._recovery_point)
             if unsafe is not None:
-                _rewrite(segment, unsafe[0])
+                segment.rewrite(unsafe[0])
         if following is None:
+            self._last_is_sound = found.end_position == size
             return True
         if found.end_offset != following:
             # A gap here is the lost end of this segment: what follows was never acknowledged as durable.
@@ -470,10 +498,3 @@ class LogLoader:
         log.flushed(flush, self._now_ms)
         if self._flush_failed:
             self._disk.remove(f"{self._dir.path}/{FLUSH_FAILED}")
-
-
-def _rewrite(segment: Segment, start: int) -> None:
-    """Make pages dirty again that a failed fsync left marked clean, so that the next sync writes them."""
-    file = segment.open()
-    for position in range(start, segment.size, _COPY_BYTES):
-        file.pwrite(file.pread(min(_COPY_BYTES, segment.size - position), position), position)

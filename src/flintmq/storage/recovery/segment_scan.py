@@ -15,6 +15,7 @@ from flintmq.records.batch import (
     CRC_START,
     HEADER_SIZE,
     LENGTH_END,
+    MAX_INT32,
     BatchHeader,
     crc_is_right,
     read_header,
@@ -39,13 +40,24 @@ class SegmentScan:
 
 
 def scan(
-    segment: Segment, size: int, *, expected: int, contiguous: bool, epochs: LeaderEpochs, chunk_bytes: int
+    segment: Segment,
+    size: int,
+    *,
+    expected: int,
+    following: int | None,
+    contiguous: bool,
+    epochs: LeaderEpochs,
+    chunk_bytes: int,
 ) -> SegmentScan:
     """Check the batches of a file of `size` bytes, from offset `expected` on, and index them.
 
     The base offset is outside the CRC. Where nothing was compacted it must be the next one, which finds
-    damage to it; else it must not be lower.
+    damage to it; else it must not be lower. Below `following` the segment ends. The leader epoch is outside the CRC
+    too: it never falls.
     """
+    # What the checkpoint says of later epochs may be right, where this is not the end of the log.
+    leader_epoch = epochs.epoch_of(expected - 1)
+    end_offset = segment.base_offset + MAX_INT32 + 1 if following is None else following
     file = segment.open()
     segment.size = 0
     position, chunk, start = 0, memoryview(b""), 0
@@ -59,6 +71,8 @@ def scan(
         header = read_header(chunk, at)
         if not _is_plausible(header, expected, contiguous) or position + header.size > size:
             break
+        if header.last_offset >= end_offset or header.leader_epoch < leader_epoch:
+            break
         if at + header.size > len(chunk) and header.size <= chunk_bytes:
             chunk, start, at = memoryview(file.pread(chunk_bytes, position)), position, 0
         batch = chunk[at : at + header.size]
@@ -68,8 +82,9 @@ def scan(
             is_sound = _crc_in_chunks(file, position, header.size, chunk_bytes) == header.crc
         if not is_sound:
             break
-        if header.leader_epoch > epochs.latest:
-            epochs.assign(header.leader_epoch, header.base_offset)
+        leader_epoch = header.leader_epoch
+        if leader_epoch > epochs.latest:
+            epochs.assign(leader_epoch, expected)
         segment.add_batch(position, header.size, header.last_offset, header.max_timestamp)
         expected = header.last_offset + 1
         position += header.size

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flintmq.testing.simulation.disk import SECTOR, SimulatedDisk, SimulatedFile
 from flintmq.testing.simulation.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop, SimulatedRandom
+from flintmq.testing.simulation.subprocess import SimulatedSubprocess
 
 __all__ = [
     "SECTOR",
@@ -17,4 +18,5 @@ __all__ = [
     "SimulatedFile",
     "SimulatedLoop",
     "SimulatedRandom",
+    "SimulatedSubprocess",
 ]

@@ -113,6 +113,8 @@ class SimulatedDisk:
         """Lower it to see ENOSPC: a write that does not fit is done in part."""
         self.observer: Callable[[str, str], object] | None = None
         """Called with the operation and its path BEFORE anything changes: the place to crash or count."""
+        self.may_fail: Callable[[], bool] = lambda: True
+        """Asked when a fault is due; where it says no, the operation succeeds."""
         self._faults: list[_Fault] = []
         self._root = _Directory()
         self._pending: _Steps = []
@@ -253,6 +255,15 @@ class SimulatedDisk:
         """
         self._faults.append(_Fault(operation, nth, code))
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether a failure that `fail` has asked for is still to come."""
+        return bool(self._faults)
+
+    def mend(self) -> None:
+        """Let no operation fail any more, as far as `fail` has asked for it."""
+        self._faults.clear()
+
     def flip(self, path: str, position: int, mask: int = 0x01) -> None:
         """Damage one stored byte, unnoticed."""
         inode = self._inode(path)
@@ -310,7 +321,9 @@ class SimulatedDisk:
                 fault.countdown -= 1
                 if not fault.countdown:
                     self._faults.remove(fault)
-                    raise _error(fault.code, path)
+                    if self.may_fail():
+                        raise _error(fault.code, path)
+                    return
 
     # -- names
 

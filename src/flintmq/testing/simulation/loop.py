@@ -35,7 +35,7 @@ class SimulatedClock:
 
 
 class SimulatedRandom:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self._random = Random(seed)
 
     def bytes(self, count: int) -> bytes:

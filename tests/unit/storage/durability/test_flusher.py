@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.errors import LogOffline
+from flintmq.errors import FlintError, LogOffline, StorageError
 from flintmq.partitions.partition import Partition
 from flintmq.storage.durability.flush import FLUSH_FAILED
 from flintmq.testing.simulation import SimulatedClock, SimulatedExecutor, SimulatedLoop
@@ -28,15 +28,10 @@ class Rig:
         self.loop = loop
         self.disk = self.bench.disk
         self.log = self.bench.log
-        self.partition = Partition(
-            self.log,
-            leader_epoch=0,
-            isr=[0],
-            clock=loop.clock,
-            timers=loop,
-            executor=SimulatedExecutor(loop, 1, steps_max=0),
-        )
-        self.answers: list[str | None] = []
+        executor = SimulatedExecutor(loop, 1, steps_max=0)
+        self.partition = Partition(self.log, clock=loop.clock, timers=loop, executor=executor)
+        self.partition.lead(node_id=0, leader_epoch=0, replicas=[0], isr=[0])
+        self.answers: list[FlintError | None] = []
         self.synced: list[str] = []
         self.disk.observer = lambda op, path: self.synced.append(path) if op == "sync" else None
 
@@ -162,7 +157,7 @@ def test_a_failed_fsync_takes_the_log_offline_is_told_to_all_who_wait_and_never_
     loop.run_until_idle()
     assert rig.answers[0] is None
     assert len(rig.answers) == 3
-    assert all("fsync failed" in (answer or "") for answer in rig.answers[1:])
+    assert all("fsync failed" in str(answer) for answer in rig.answers[1:])
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
     assert (rig.log.high_watermark, rig.log.recovery_point) == (1, 1)
     assert rig.disk.exists(f"{DIRECTORY}/{FLUSH_FAILED}")
@@ -228,3 +223,26 @@ def test_records_wait_from_the_moment_the_setting_says_so(loop: SimulatedLoop) -
     loop.run_until_idle()
     assert rig.answers == [None, None]
     assert rig.log.recovery_point == 2
+
+
+def test_a_flush_that_a_truncation_overtakes_fails_those_who_wait_for_it(loop: SimulatedLoop) -> None:
+    """What they wrote may be gone, and the recovery point stays below it."""
+    rig = Rig(loop)
+    for _ in range(5):
+        rig.append()
+    told: list[BaseException | None] = []
+    rig.partition.flush(told.append)
+    truncation = rig.log.begin_truncation(2, 0)
+    assert truncation is not None
+    rig.partition.flush(told.append)
+    assert [type(error) for error in told] == [StorageError]
+    truncation.run()
+    rig.log.finish_truncation(truncation, 0)
+    rig.append()
+    loop.run_until_idle()
+    assert [type(error) for error in told] == [StorageError, StorageError]
+    assert (rig.log.recovery_point, rig.log.offline) == (2, None)
+    rig.partition.flush(told.append)
+    loop.run_until_idle()
+    assert told[2:] == [None]
+    assert rig.log.recovery_point == 3

@@ -418,7 +418,7 @@ def test_markers_are_replayed_so_that_the_last_stable_offset_is_right() -> None:
         is_control=True,
     )
     position = log.active.size
-    bench.log.active.open().pwrite(marker[:7] + b"\x02" + marker[8:], position)
+    bench.log.active.open().pwrite(marker[:7] + b"\x02" + marker[8:12] + bytes(4) + marker[16:], position)
     bench.open()
     assert bench.log.end_offset == 3
     assert bench.log.last_stable_offset == 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flintmq.broker.features import FEATURES
 from flintmq.broker.request import Request
+from flintmq.cluster.features import FEATURES, finalized_levels
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -48,10 +48,10 @@ def handle(request: Request, message: ApiVersionsRequest | None, services: Servi
         for f in FEATURES
     ]
     response.finalized_features = [
-        ApiVersionsResponse.FinalizedFeatureKey(
-            name=f.name, min_version_level=f.level, max_version_level=f.level
-        )
-        for f in FEATURES
+        ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in finalized_levels(services.metadata.image.features).items()
+        # A feature at level 0 is not finalized, as in Kafka.
+        if level > 0
     ]
     response.finalized_features_epoch = services.metadata.image.revision
     return response

@@ -33,7 +33,7 @@ def handle(request: Request, message: DescribeClusterRequest, services: Services
         )
     response = DescribeClusterResponse(
         cluster_id=services.metadata.image.cluster_id,
-        controller_id=services.node_id,
+        controller_id=services.metadata.image.controller_or(services.node_id),
         brokers=[
             Broker(broker_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
             for endpoint in services.endpoints.of(request.session)

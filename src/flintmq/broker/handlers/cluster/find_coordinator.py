@@ -1,7 +1,8 @@
-"""FindCoordinator (10), versions 0–6: which broker looks after a group or a transactional id. On one node, this one.
+"""FindCoordinator (10), versions 0–6: which broker coordinates a group or a transactional id.
 
-Whoever asks first makes the topic that they live in. Several keys from version 4 on. Share groups have no coordinator
-in this version, which is said with INVALID_REQUEST, for a retriable code would have clients ask for ever.
+It is the leader of their partition of the internal topic, which the first request creates. Several keys from version
+4 on. Share groups have no coordinator in this version: the error is INVALID_REQUEST, because clients would repeat a
+retriable one for ever.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ async def handle(
     names = message.coordinator_keys if several else [message.key]
     found = {name: _denied(request, message.key_type, name, services) for name in names}
     if not all(found.values()):
-        # Once for all keys: they have the same coordinator.
-        answer = await _find(request, message.key_type, services)
-        found = {name: denied or answer for name, denied in found.items()}
+        failure = await _make_topic_if_missing(message.key_type, services)
+        found = {
+            name: denied or failure or _find(request, message.key_type, name, services)
+            for name, denied in found.items()
+        }
     if several:
         return FindCoordinatorResponse(
             coordinators=[
@@ -61,12 +64,22 @@ def _denied(request: Request, key_type: int, name: str, services: Services) -> F
     return _failure(denial(request, AclOperation.DESCRIBE, resource, name))
 
 
-async def _find(request: Request, key_type: int, services: Services) -> FindCoordinatorResponse:
+async def _make_topic_if_missing(key_type: int, services: Services) -> FindCoordinatorResponse | None:
+    """Return the response for all keys if the internal topic is not there and cannot be created."""
     try:
         await _make_topic(key_type, services)
     except FlintError as error:
         return _failure(error)
-    endpoint = services.endpoints.of(request.session)[0]
+    return None
+
+
+def _find(request: Request, key_type: int, name: str, services: Services) -> FindCoordinatorResponse:
+    coordinator = services.transactions if key_type == _TRANSACTION else services.groups
+    endpoint = services.endpoints.of_node(coordinator.coordinator_of(name), request.session)
+    if endpoint is None:
+        return _failure(
+            RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker coordinates it at the moment.")
+        )
     return FindCoordinatorResponse(
         # As Kafka has it in the versions with one key; with several it is empty.
         error_message="NONE",

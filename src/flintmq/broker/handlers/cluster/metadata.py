@@ -1,7 +1,7 @@
 """Metadata (3), versions 0–13: brokers, topics, leaders; topics are made on the way if allowed (Z3).
 
 No topics means all of them in version 0, and none from version 1 on, where null means all. Topics may be
-named by id from version 12 on. A topic that is made is answered at once: its leader is this broker. One request
+named by id from version 12 on. A topic that is made is answered at once. One request
 makes no more topics than CreateTopics would; the rest are unknown, until they are asked for again, and so is one that
 was deleted since it was last asked for.
 """
@@ -136,19 +136,23 @@ def _named(request: Request, one: Wanted, message: MetadataRequest, services: Se
 
 
 def _describe(request: Request, topic: TopicImage, message: MetadataRequest, services: Services) -> Topic:
+    image = services.metadata.image
     described = Topic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
             Partition(
+                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=state.leader,
+                leader_id=leader,
                 leader_epoch=state.epoch,
                 replica_nodes=state.replicas,
                 isr_nodes=state.isr,
+                offline_replicas=image.offline_replicas(state),
             )
             for index, state in enumerate(topic.partitions)
+            for leader in (image.available_leader(state),)
         ],
     )
     if message.include_topic_authorized_operations:
@@ -169,7 +173,7 @@ def _respond(
             for one in services.endpoints.of(request.session)
         ],
         cluster_id=services.metadata.image.cluster_id,
-        controller_id=services.node_id,
+        controller_id=services.metadata.image.controller_or(services.node_id),
         topics=topics,
     )
     if message.include_cluster_authorized_operations and 8 <= request.version <= 10:

@@ -46,11 +46,13 @@ async def handle(
                 result.error_code = error_code_of(error)
         topics.append(Topic(name=topic.name, partitions=results))
     if accepted:
-        await _delete(accepted, services)
+        await _delete(accepted, message.timeout_ms / 1000, services)
     return DeleteRecordsResponse(topics=topics)
 
 
-async def _delete(accepted: list[tuple[Result, Partition, int]], services: Services) -> None:
+async def _delete(
+    accepted: list[tuple[Result, Partition, int]], timeout_s: float, services: Services
+) -> None:
     try:
         await delete_records(
             [(partition, start) for _, partition, start in accepted],
@@ -61,8 +63,15 @@ async def _delete(accepted: list[tuple[Result, Partition, int]], services: Servi
         for result, _, _ in accepted:
             result.error_code = error_code_of(error)
         return
-    for result, partition, _ in accepted:
-        result.low_watermark = partition.log.start_offset
+    replication = services.replication
+    for result, partition, start in accepted:
+        try:
+            if replication is not None:
+                await replication.deleted_everywhere(partition, start, timeout_s)
+        except RequestError as error:
+            result.error_code = error.code
+        else:
+            result.low_watermark = partition.log.start_offset
 
 
 def _partition(topic: str, index: int, services: Services) -> Partition:

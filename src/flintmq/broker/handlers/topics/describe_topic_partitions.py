@@ -81,21 +81,25 @@ def _denied(
 
 
 def _describe(request: Request, topic: TopicImage, start: int, end: int, services: Services) -> Topic:
+    image = services.metadata.image
     return Topic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
             Partition(
+                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=state.leader,
+                leader_id=leader,
                 leader_epoch=state.epoch,
                 replica_nodes=state.replicas,
                 isr_nodes=state.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=state.value.elr,
+                last_known_elr=state.value.last_known_elr,
+                offline_replicas=image.offline_replicas(state),
             )
             for index, state in enumerate(topic.partitions[start:end], start)
+            for leader in (image.available_leader(state),)
         ],
         topic_authorized_operations=authorized_operations(request, services, AclResource.TOPIC, topic.name),
     )

@@ -48,6 +48,7 @@ _SINCE_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _FIRST_WITH_EPOCH: Final = 4
+_FIRST_NOT_AVAILABLE: Final = 5
 _CONSUMER: Final = -1
 
 
@@ -91,13 +92,24 @@ def handle(
                 except FlintError as error:
                     result.error_code = error_code_of(error)
                     continue
-                if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+                if isolation is not Isolation.LOG_END and _is_unavailable(partition, wanted.timestamp):
+                    result.error_code = (
+                        ErrorCode.OFFSET_NOT_AVAILABLE
+                        if request.version >= _FIRST_NOT_AVAILABLE
+                        else ErrorCode.LEADER_NOT_AVAILABLE
+                    )
+                elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
                     lookups.append(_Lookup(result, partition, wanted.timestamp))
                 else:
                     _set(request, result, *_known(partition, wanted.timestamp, isolation))
         topics.append(Topic(name=topic.name, partitions=results))
     response = ListOffsetsResponse(topics=topics)
     return _look_up(request, response, lookups, isolation, services) if lookups else response
+
+
+def _is_unavailable(partition: Partition, timestamp: int) -> bool:
+    """Whether a new leader does not know yet how far consumers may see (KIP-207): the offset could go back."""
+    return timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.knows_high_watermark
 
 
 def _repeated(message: ListOffsetsRequest) -> set[TopicPartition]:

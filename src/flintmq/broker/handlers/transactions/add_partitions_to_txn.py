@@ -20,6 +20,7 @@ from flintmq.coordinator.transactions.responses import (
     transactions_of,
 )
 from flintmq.errors import ErrorCode
+from flintmq.metadata.image import is_internal
 from flintmq.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from flintmq.records.topic_partition import TopicPartition
 from flintmq.security.authorization.model import AclOperation, AclResource
@@ -70,12 +71,12 @@ def handle(request: Request, message: AddPartitionsToTxnRequest, services: Servi
 
 def _refusal(request: Request, partition_name: TopicPartition, services: Services) -> ErrorCode:
     """Return why a partition cannot take part; NONE if it can."""
-    partition = services.partitions.get(*partition_name)
+    topic, index = partition_name
+    exists = services.metadata.image.has_partition(topic, index)
     if request.version < _FIRST_SEVERAL and (
-        (partition is not None and partition.is_internal)
-        or not is_allowed(request, services, _WRITE, _TOPIC, partition_name[0])
+        (exists and is_internal(topic)) or not is_allowed(request, services, _WRITE, _TOPIC, topic)
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if partition is None:
+    if not exists:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE

@@ -100,8 +100,20 @@ def _verify(
         else:
             finish(code)
 
+    offsets_partition = services.partitions.get(*partition)
+    if offsets_partition is not None:
+        offsets_partition.begin_verification(message.producer_id)
+
+    def is_open() -> bool:
+        if transactions.is_here(name):
+            return transactions.takes_part(name, *producer, partition)
+        return offsets_partition is not None and (
+            offsets_partition.log.producers.has_open_transaction(*producer)
+            or offsets_partition.is_verifying(message.producer_id)
+        )
+
     def finish(code: ErrorCode) -> None:
-        if code is ErrorCode.NONE and not transactions.takes_part(name, *producer, partition):
+        if code is ErrorCode.NONE and not is_open():
             code = ErrorCode.INVALID_TXN_STATE
         if code is ErrorCode.NONE:
             commit()
@@ -117,6 +129,7 @@ def _take_refused(
     request: Request, message: TxnOffsetCommitRequest, services: Services
 ) -> list[CommittedTopic]:
     """Take what does not exist or may not be read out of the request, and return its part of the response."""
+    image = services.metadata.image
     refused = []
     for topic in message.topics:
         is_readable = is_allowed(request, services, _READ, _TOPIC, topic.name)
@@ -124,7 +137,7 @@ def _take_refused(
         unknown = dict.fromkeys(
             partition.partition_index
             for partition in topic.partitions
-            if not is_readable or services.partitions.get(topic.name, partition.partition_index) is None
+            if not is_readable or not image.has_partition(topic.name, partition.partition_index)
         )
         if unknown:
             topic.partitions = [one for one in topic.partitions if one.partition_index not in unknown]

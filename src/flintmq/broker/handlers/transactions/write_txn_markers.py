@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from flintmq.broker.authorization import is_cluster_allowed
 from flintmq.broker.limits import gather_in_turns
 from flintmq.broker.request import Request
-from flintmq.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from flintmq.records.markers import Marker
@@ -81,13 +80,13 @@ async def _write_all(wanted: Wanted, topic: WantedTopic, services: Services) -> 
 
 def _write(wanted: Wanted, topic: str, index: int, services: Services) -> asyncio.Future[ErrorCode]:
     written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    services.markers.write(
+    services.markers.write_here(
         topic,
         index,
         Marker(
             wanted.producer_id, wanted.producer_epoch, wanted.coordinator_epoch, wanted.transaction_result
         ),
-        bumps_epoch=wanted.transaction_version >= EPOCH_BUMP_VERSION,
+        transaction_version=wanted.transaction_version,
         done=lambda code: None if written.done() else written.set_result(code),
     )
     return written

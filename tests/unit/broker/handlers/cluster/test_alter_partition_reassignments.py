@@ -64,7 +64,7 @@ def test_an_unknown_partition_is_told(broker: SingleBroker) -> None:
 def test_a_forbidden_change_of_the_replication_factor_is_refused(broker: SingleBroker) -> None:
     """KIP-860."""
     broker.create("t")
-    broker.services.metadata.image.topics["t"].partitions[0].replicas = [NODE_ID, 99]
+    broker.services.metadata.image.topics["t"].partitions[0].value.replicas.append(99)
     assert reassign(broker, [NODE_ID], factor_may_change=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(broker, [NODE_ID], factor_may_change=True) is ErrorCode.NONE
 

@@ -375,4 +375,5 @@ def test_a_client_that_names_itself_a_replica_needs_cluster_action(broker: Singl
     assert response.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     create(broker, acl("kafka-cluster", AclOperation.CLUSTER_ACTION, resource=AclResource.CLUSTER))
     response = broker.ask(request, FetchResponse, 12, principal=ALICE)
-    assert response.responses[0].partitions[0].error_code == NONE
+    # It is allowed now, and still no replica of a partition that has only one.
+    assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -75,13 +75,13 @@ class Turns:
 
 
 def count_markers(broker: SingleBroker, monkeypatch: pytest.MonkeyPatch) -> Turns:
-    turns, write = Turns(broker), broker.services.markers.write
+    turns, write = Turns(broker), broker.services.markers.write_here
 
     def noted(*args: object, **kwargs: object) -> None:
         turns.note()
         write(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(broker.services.markers, "write", noted)
+    monkeypatch.setattr(broker.services.markers, "write_here", noted)
     return turns
 
 

@@ -1,0 +1,1 @@
+"""Cutting off the end of a log whose leader has another one."""
