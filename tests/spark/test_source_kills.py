@@ -42,7 +42,9 @@ def filled(mortal: BrokerProcess, topic: str) -> str:
 
 
 def test_a_read_goes_on_where_the_broker_was_killed(mortal: BrokerProcess, filled: str) -> None:
-    source = Direct(mortal.address).source(filled, {"kafka.max.partition.fetch.bytes": "100000"})
+    source = Direct(mortal.address, segments="never").source(
+        filled, {"kafka.max.partition.fetch.bytes": "100000"}
+    )
     reader: Any = source.reader(source.schema())
     (task,) = reader.partitions()
     batches = reader.read(task)
@@ -56,7 +58,7 @@ def test_a_read_goes_on_where_the_broker_was_killed(mortal: BrokerProcess, fille
 
 
 def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(mortal: BrokerProcess, filled: str) -> None:
-    source = Direct(mortal.address).source(filled, {})
+    source = Direct(mortal.address, segments="never").source(filled, {})
     reader: Any = source.reader(source.schema())
     (task,) = reader.partitions()
     mortal.kill()
@@ -67,7 +69,7 @@ def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(mortal: Broker
 
 
 def test_a_broker_that_stays_away_is_an_error_in_the_end(mortal: BrokerProcess, filled: str) -> None:
-    source = Direct(mortal.address).source(filled, {"kafkaConsumer.pollTimeoutMs": "300"})
+    source = Direct(mortal.address, segments="never").source(filled, {"kafkaConsumer.pollTimeoutMs": "300"})
     reader: Any = source.reader(source.schema())
     (task,) = reader.partitions()
     mortal.kill()
@@ -76,7 +78,7 @@ def test_a_broker_that_stays_away_is_an_error_in_the_end(mortal: BrokerProcess, 
 
 
 def test_a_stream_outlives_its_broker(mortal: BrokerProcess, filled: str) -> None:
-    stream = Direct(mortal.address).stream(filled, startingOffsets="earliest")
+    stream = Direct(mortal.address, segments="never").stream(filled, startingOffsets="earliest")
     assert len(stream.run()) == RECORDS
     mortal.kill()
     starting = threading.Timer(0.5, mortal.start)

@@ -16,13 +16,13 @@ from flintmq.client.admin.groups import committed_offsets
 from flintmq.errors import ConfigurationError, RequestError
 from flintmq.spark import stream as stream_module
 from support.broker.broker_process import BrokerProcess
-from support.spark.spark_direct import Direct, DirectStream
+from support.spark.spark_direct import Direct, DirectStream, range_of
 from support.spark.spark_topics import TIME_MS, Topics, numbered
 
 
-@pytest.fixture
-def direct(broker: BrokerProcess) -> Direct:
-    return Direct(broker.address)
+@pytest.fixture(params=["never", "auto"], ids=["wire", "files"])
+def direct(broker: BrokerProcess, request: pytest.FixtureRequest) -> Direct:
+    return Direct(broker.address, segments=request.param)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_available_now_from_latest_reads_nothing_and_ends(direct: Direct, topics
 
 def test_tasks_are_split(direct: Direct, ten: str) -> None:
     reader = direct.stream(ten, minPartitions=5).reader
-    assert [one.value.size for one in reader.partitions(at(ten, 0), at(ten, 10))] == [2] * 5
+    assert [range_of(one).size for one in reader.partitions(at(ten, 0), at(ten, 10))] == [2] * 5
     assert reader.partitions(at(ten, 3), at(ten, 3)) == []
 
 

@@ -72,7 +72,7 @@ class FlintMQ(DataSource):
 
 
 class FlintMQSegments(FlintMQ):
-    """The same rows; complete segments come from the broker's files, and a worker that has them not says so."""
+    """The same rows; segments come from the broker's files, and a worker that has them not says so."""
 
     @classmethod
     def name(cls) -> str:

@@ -127,7 +127,8 @@ def test_a_registry_that_is_away_is_no_reason_to_quarantine(
 @pytest.fixture
 def overtaken(lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A table of 10 rows, and a topic of 30 whose retention goes on to 20 while the workers read."""
-    topics.create(topic)
+    # Each batch is a segment: its file is deleted too.
+    topics.create(topic, configs={"segment.bytes": "300"})
     topics.write(topic, numbered(0, 10))
     lake.sync(topic)
     for first in (10, 20):

@@ -334,7 +334,8 @@ def test_a_broker_killed_in_the_middle_is_waited_for(
 def test_retention_that_passes_while_files_are_written_is_found_by_the_next_plan(
     lake: Lake, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics.create(topic)
+    # Each batch is a segment: the file of the first one is deleted too.
+    topics.create(topic, configs={"segment.bytes": "300"})
     for first in range(0, 30, 10):
         topics.write(topic, numbered(first, 10))
     run = RangeRunner.run

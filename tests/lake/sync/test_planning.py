@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.arrow.scan.offset_range import OffsetRange
-from flintmq.client.admin.segments import PartitionFiles, SegmentFile
+from flintmq.client.admin.segments import IndexEntry, PartitionFiles, SegmentFile
 from flintmq.errors import ConfigurationError
 from flintmq.lake.syncing.planner import cut_at_segments
 from flintmq.lake.tables.data_file import FileName, data_path, digest_of
@@ -41,6 +41,24 @@ def cut(start: int, end: int, *segments: tuple[int, int, int], bytes_per_offset:
     )
     assert all(one.end == other.start for one, other in pairwise(pieces))
     return [one.start for one in pieces] + [pieces[-1].end]
+
+
+def test_the_first_pieces_of_an_active_segment_stay_as_it_grows() -> None:
+    """So that the next plan after a kill finds their files."""
+
+    def pieces(end: int) -> list[tuple[int, int]]:
+        index = tuple(IndexEntry(offset, offset * 10) for offset in range(20, end, 20))
+        active = SegmentFile("", 0, end, end * 10, 0, is_active=True, index=index)
+        cut = cut_at_segments(
+            OffsetRange("t", bytes(16), 0, 0, end),
+            PartitionFiles(bytes(16), "", (active,), ()),
+            piece_bytes=500,
+            bytes_per_offset=7.0,
+        )
+        return [(one.start, one.end) for one in cut]
+
+    assert pieces(100) == [(0, 40), (40, 80), (80, 100)]
+    assert pieces(150) == [(0, 40), (40, 80), (80, 120), (120, 150)]
 
 
 def test_pieces_end_where_segments_end() -> None:

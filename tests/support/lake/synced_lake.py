@@ -117,7 +117,7 @@ def without_spark() -> LazySession:
 def topic_rows(address: str, topic: str, **options: Any) -> Rows:
     """What committed readers of the topic see."""
     options = {"kafka.isolation.level": "read_committed", "includeHeaders": "true", **options}
-    return ordered(Direct(address).rows(topic, **options))
+    return ordered(Direct(address, segments="never").rows(topic, **options))
 
 
 def ordered(rows: Rows) -> Rows:

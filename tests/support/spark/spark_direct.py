@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from flintmq.arrow.scan.limits import ScanLimits
 from flintmq.arrow.scan.offset_range import OffsetRange
+from flintmq.arrow.scan.segment_planner import Task
 from flintmq.spark.source import FlintMQ
 from flintmq.spark.stream import StreamReader
 
@@ -25,12 +26,16 @@ Rows = list[dict[str, Any]]
 
 
 class Direct:
-    def __init__(self, address: str, limits: ScanLimits | None = None) -> None:
+    def __init__(
+        self, address: str, limits: ScanLimits | None = None, *, segments: str | None = None
+    ) -> None:
         self._address = address
         self._limits = limits or ScanLimits()
+        self.segments = segments
+        """Unless the options name another mode."""
 
     def limited(self, **limits: int) -> Direct:
-        return Direct(self._address, replace(self._limits, **limits))
+        return Direct(self._address, replace(self._limits, **limits), segments=self.segments)
 
     def options(self, topic: str | None, options: dict[str, Any]) -> dict[str, str]:
         """`kafka__x` stands for `kafka.x`; what is not a text is JSON."""
@@ -39,7 +44,8 @@ class Direct:
             name.replace("__", "."): value if isinstance(value, str) else json.dumps(value)
             for name, value in options.items()
         }
-        return {"kafka.bootstrap.servers": self._address, **named, **given}
+        mode = {} if self.segments is None else {"segments": self.segments}
+        return {"kafka.bootstrap.servers": self._address, **mode, **named, **given}
 
     def source(self, topic: str | None, options: dict[str, Any]) -> FlintMQ:
         made = FlintMQ(CaseInsensitiveDict(self.options(topic, options)))
@@ -53,7 +59,7 @@ class Direct:
         source = self.source(topic, options)
         reader = source.reader(source.schema())
         left = list(reader.pushFilters(list(filters)))
-        return [one.value for one in reader.partitions()], left
+        return [range_of(one) for one in reader.partitions()], left
 
     def rows(self, topic: str | None = None, *, filters: Sequence[Filter] = (), **options: Any) -> Rows:
         """Of a batch read, before Spark evaluates what is left of the filters."""
@@ -94,6 +100,11 @@ class DirectStream:
 
     def rows(self, start: Any, end: Any) -> Rows:
         return read(self.reader, self.reader.partitions(start, end))
+
+
+def range_of(partition: InputPartition) -> OffsetRange:
+    task: Task = partition.value
+    return task if isinstance(task, OffsetRange) else task.wanted
 
 
 def read(reader: Any, partitions: Iterable[InputPartition]) -> Rows:

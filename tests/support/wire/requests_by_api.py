@@ -342,6 +342,14 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
+        57,
+        lambda stage, version: m.UpdateFeaturesRequest(
+            feature_updates=[
+                m.UpdateFeaturesRequest.FeatureUpdateKey(feature="transaction.version", max_version_level=2)
+            ]
+        ),
+    ),
+    Case(
         60,
         lambda stage, version: m.DescribeClusterRequest(include_cluster_authorized_operations=True),
     ),

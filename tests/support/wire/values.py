@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from flintmq.errors import ProtocolError
+from flintmq.protocol.leader_hints import NodeEndpoint
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 
@@ -17,6 +18,9 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text(max_size=200)
 topic_id = st.binary(min_size=16, max_size=16)
 payload = st.binary(max_size=300) | st.sampled_from((b"x" * 126, b"x" * 127, b"x" * 128, b"x" * 20_000))
+leaders = st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+"""A leader and its epoch; the defaults, -1, are not written."""
+endpoints = st.lists(st.builds(NodeEndpoint, int32, text, int32, st.none() | text), max_size=3)
 
 
 def topics(version: int, first_ids: int) -> st.SearchStrategy[str | bytes]:

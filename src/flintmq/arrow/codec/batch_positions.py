@@ -63,3 +63,17 @@ def whole_batches(data: bytes) -> WholeBatches:
         return WholeBatches(0, 0)
     next_offset = read_i64_be(data, last) + i64(read_i32_be(data, last + _LAST_OFFSET_DELTA)) + 1
     return WholeBatches(next_offset, position)
+
+
+def are_contiguous(data: bytes, size: int) -> bool:
+    """Return whether no offset is missing between the whole batches in the first `size` bytes."""
+    expected: i64 = -1
+    position: i64 = 0
+    end: i64 = size
+    while position < end:
+        base_offset: i64 = read_i64_be(data, position)
+        if base_offset != expected and expected >= 0:
+            return False
+        expected = base_offset + i64(read_i32_be(data, position + _LAST_OFFSET_DELTA)) + 1
+        position += i64(read_i32_be(data, position + _LENGTH)) + LENGTH_END
+    return True

@@ -23,5 +23,6 @@ class ScanLimits:
     batch_rows_max: int = 64 * _KIB
     batch_bytes_max: int = 16 * _MIB
     """What one record batch holds at most, except for a single row that is larger."""
-    chunk_bytes: int = 16 * _MIB
-    """What is read of a segment file at once, except for a single batch that is larger."""
+    chunk_bytes: int = 4 * _MIB
+    """What is read of a segment file at once, except for a single batch that is larger. The allocator returns larger
+    buffers to the system each time, and every page of the next one is a fault."""

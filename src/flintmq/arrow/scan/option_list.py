@@ -59,7 +59,7 @@ OPTIONS: Final = (
     Option(
         "segments",
         "auto",
-        "read complete segments from the broker's folders: auto, where the driver finds them on its disk; never; or "
+        "read segments from the broker's files: auto, where the driver finds them on its disk; never; or "
         "always, where workers share a disk with the broker and the driver need not",
     ),
     Option("groupId", "", "publish progress as this consumer group, so that lag shows", Scope.STREAM),

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Segments(Enum):
-    """Whether complete segments are read from the broker's own files."""
+    """Whether segments are read from the broker's own files."""
 
     AUTO = "auto"
     NEVER = "never"

@@ -1,25 +1,35 @@
-"""Complete segments in a plan: asked for at the brokers, left out if all too old, given to the tasks as files.
+"""Segment files in a plan: asked for at the brokers, left out if all too old, given to the tasks.
 
     found = SegmentFinder(client, options).find(ranges)
     task = with_files(wanted, found[wanted.topic, wanted.partition])
 
 Invariant: a task's files lie in its range of offsets, ascending, each once; what they do not cover is fetched. So a
-segment that is not told of costs time, never a row. Files are opened here only to see whether this machine has them.
+segment that is not listed costs time, never a row. The last file may be that of the active segment, up to the end
+that was visible when the broker responded. Files are opened here only to see whether this machine has them.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from flintmq.arrow.scan.offset_range import TASKS_MAX, OffsetRange
 from flintmq.arrow.scan.options import Segments, SourceOptions
 from flintmq.arrow.scan.segment_file import UnusableSegment, open_segment
-from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile, describe_segments
+from flintmq.client.admin.segments import (
+    AbortedRange,
+    IndexEntry,
+    PartitionFiles,
+    SegmentFile,
+    describe_segments,
+)
 from flintmq.client.cluster import ClusterClient
 from flintmq.client.errors import ClientError, NotFlintMQ
 from flintmq.errors import ConfigurationError, RequestError
@@ -27,6 +37,7 @@ from flintmq.records.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_last_offset: Final = attrgetter("last_offset")
 _ASKED_MAX: Final = 2
 """A broker that stops closes connections too; one that closes them twice at this request does not know it."""
 
@@ -37,6 +48,8 @@ class FileTask(NamedTuple):
     wanted: OffsetRange
     segments: tuple[SegmentFile, ...]
     aborted: tuple[AbortedRange, ...]
+    log_start_offset: int = 0
+    """What is below is fetched: the broker reports it as deleted, whatever files still hold."""
 
 
 Task = OffsetRange | FileTask
@@ -58,7 +71,7 @@ class SegmentFinder:
         self._has_answered = False
 
     def find(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, LocatedSegments]:
-        """By partition; those that have no complete segments in their range are not there."""
+        """By partition; those that have no segment files for their range are not there."""
         if not self._is_asked or not ranges:
             return {}
         files = self._ask(ranges)
@@ -134,11 +147,24 @@ def with_files(wanted: OffsetRange, found: LocatedSegments | None) -> Task:
     if found is None or not found.are_used:
         return wanted
     files = found.files
-    segments = tuple(one for one in files.segments if _overlaps(wanted, one.base_offset, one.end_offset))
+    segments = tuple(
+        _with_index_of(one, wanted)
+        for one in files.segments
+        if _overlaps(wanted, one.base_offset, one.end_offset)
+    )
     if not segments:
         return wanted
     aborted = tuple(one for one in files.aborted if _overlaps(wanted, one.first_offset, one.last_offset + 1))
-    return FileTask(wanted, segments, aborted)
+    return FileTask(wanted, segments, aborted, files.start_offset)
+
+
+def _with_index_of(segment: SegmentFile, wanted: OffsetRange) -> SegmentFile:
+    """Return the segment with those index entries only that the range needs: each task is sent on its own."""
+    if not segment.index:
+        return segment
+    first = max(0, bisect_right(segment.index, wanted.start, key=_last_offset) - 1)
+    end = bisect_left(segment.index, wanted.end, key=_last_offset)
+    return replace(segment, index=segment.index[first:end])
 
 
 def sized_parts(
@@ -147,15 +173,25 @@ def sized_parts(
     """Yield the segments in the range and what lies between them, in order: start, end and about its bytes."""
     position = one.start
     for segment in segments:
-        start, end = max(position, segment.base_offset), min(one.end, segment.end_offset)
-        if start >= end:
-            continue
-        if position < start:
-            yield position, start, (start - position) * bytes_per_offset
-        yield start, end, segment.size * (end - start) / (segment.end_offset - segment.base_offset)
-        position = end
+        for first, after, size in _indexed_parts(segment):
+            start, end = max(position, first), min(one.end, after)
+            if start >= end:
+                continue
+            if position < start:
+                yield position, start, (start - position) * bytes_per_offset
+            yield start, end, size * (end - start) / (after - first)
+            position = end
     if position < one.end:
         yield position, one.end, (one.end - position) * bytes_per_offset
+
+
+def _indexed_parts(segment: SegmentFile) -> Iterator[tuple[int, int, int]]:
+    """Yield the parts of a segment between its index entries: first offset, the offset after it and its bytes."""
+    start, position = segment.base_offset, 0
+    for entry in (*segment.index, IndexEntry(segment.end_offset, segment.size)):
+        if entry.last_offset > start:
+            yield start, entry.last_offset, entry.position - position
+            start, position = entry
 
 
 def _overlaps(one: OffsetRange, start: int, end: int) -> bool:

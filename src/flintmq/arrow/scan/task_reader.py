@@ -1,4 +1,4 @@
-"""One task read in a worker: complete segments from their files, everything else over the wire, in order.
+"""One task read in a worker: segments from their files, everything else over the wire, in order.
 
     for batch in read_task(task, columns, options): …
 
@@ -56,7 +56,7 @@ class _TaskReader:
                     self._failures.append(str(why))
                     continue
                 with closing(file):
-                    yield from self._fetched(segment.base_offset)
+                    yield from self._fetched(max(segment.base_offset, self._task.log_start_offset))
                     yield from self._read(segment, file)
             yield from self._fetched(self._wanted.end)
         finally:

@@ -134,7 +134,7 @@ def command(
 ) -> None:
     """Copy topics into tables, each record exactly once.
 
-    The topics are read (complete segments from the broker's own files, where they are accessible), checked and
+    The topics are read (from the broker's own files, where they are accessible), checked and
     written as Parquet; then files and offsets are committed together. The next sync continues after one that was
     stopped or killed.
     """

@@ -18,15 +18,29 @@ from flintmq.records.topic_partition import TopicPartition
 _COMMITTED, _UNCOMMITTED = 1, 0
 
 
+class IndexEntry(NamedTuple):
+    last_offset: int
+    """Of a batch."""
+    position: int
+    """Where that batch begins in the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A complete segment. Who opens it and finds another size reads another file than was meant."""
+    """A segment as the broker described it: complete, or the visible part of the active one.
+
+    The file of a complete segment has exactly this size, or it is another file than was described. The file of an
+    active segment may grow; it holds every offset from the base to the end in this many bytes.
+    """
 
     path: str
     base_offset: int
     end_offset: int
     size: int
     max_timestamp: int
+    is_active: bool = False
+    index: tuple[IndexEntry, ...] = ()
+    """Ascending, a sample: the index of an active segment is in no file."""
 
 
 class AbortedRange(NamedTuple):
@@ -44,6 +58,8 @@ class PartitionFiles:
     """Ascending. Offsets between and after them are to be fetched."""
     aborted: tuple[AbortedRange, ...]
     """Those with records in these segments."""
+    start_offset: int = 0
+    """Of the log. Files may still hold older records, which are deleted for clients."""
 
 
 def describe_segments(
@@ -62,6 +78,8 @@ def describe_segments(
         requests = {
             node: DescribeSegmentsRequest(
                 isolation_level=_COMMITTED if committed else _UNCOMMITTED,
+                # A tagged field: brokers that do not know it describe complete segments only.
+                includes_active=True,
                 topics=[
                     DescribeSegmentsRequest.SegmentsTopic(name=name, partitions=partitions)
                     for name, partitions in topics.items()
@@ -93,6 +111,8 @@ def _files(topic_id: bytes, one: DescribeSegmentsResponse.DescribedPartition) ->
                 segment.end_offset,
                 segment.size,
                 segment.max_timestamp,
+                segment.is_active,
+                tuple(IndexEntry(entry.last_offset, entry.position) for entry in segment.index),
             )
             for segment in one.segments
         ),
@@ -100,4 +120,5 @@ def _files(topic_id: bytes, one: DescribeSegmentsResponse.DescribedPartition) ->
             AbortedRange(aborted.producer_id, aborted.first_offset, aborted.last_offset)
             for aborted in one.aborted
         ),
+        start_offset=one.start_offset,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from flintmq.arrow.scan.segment_planner import (
     with_files,
 )
 from flintmq.client.addresses import parse_addresses
-from flintmq.client.admin.segments import AbortedRange, PartitionFiles, SegmentFile
+from flintmq.client.admin.segments import AbortedRange, IndexEntry, PartitionFiles, SegmentFile
 from flintmq.client.errors import ConnectionLost, NotFlintMQ
 from flintmq.errors import ConfigurationError
 from flintmq.storage.durability.flush import METADATA_FILE, encode_metadata
@@ -35,9 +36,17 @@ def wanted(start: int, end: int) -> OffsetRange:
 
 
 def segment(
-    base: int, end: int, *, size: int = 100, max_timestamp: int = 0, folder: str = "/d/t-0"
+    base: int,
+    end: int,
+    *,
+    size: int = 100,
+    max_timestamp: int = 0,
+    folder: str = "/d/t-0",
+    index: tuple[IndexEntry, ...] = (),
 ) -> SegmentFile:
-    return SegmentFile(f"{folder}/{base:020d}.log", base, end, size, max_timestamp)
+    return SegmentFile(
+        f"{folder}/{base:020d}.log", base, end, size, max_timestamp, is_active=bool(index), index=index
+    )
 
 
 def files(*found: SegmentFile, aborted: tuple[AbortedRange, ...] = ()) -> PartitionFiles:
@@ -85,9 +94,23 @@ def test_what_is_in_no_file_counts_by_its_own_size_or_like_the_files() -> None:
     ]  # fmt: skip
 
 
+def test_the_index_of_an_active_segment_says_where_its_bytes_are() -> None:
+    # The first 900 offsets take as much as the last 100.
+    index = (IndexEntry(450, 200), IndexEntry(900, 400), IndexEntry(950, 600))
+    found = files(segment(0, 1000, size=800, index=index))
+    assert spans(cut_by_bytes(wanted(0, 1000), found, task_bytes=200)) == [
+        (0, 450), (450, 900), (900, 950), (950, 1000)
+    ]  # fmt: skip
+    assert spans(cut_by_bytes(wanted(450, 1000), found, task_bytes=300)) == [(450, 925), (925, 1000)]
+    assert spans(cut_by_bytes(wanted(0, 1200), found, task_bytes=800, bytes_per_offset=4.0)) == [
+        (0, 1000), (1000, 1200)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("task_bytes", [1, 7, 33, 100, 10_000])
 def test_cutting_neither_loses_nor_repeats_an_offset(task_bytes: int) -> None:
-    found = files(segment(0, 10, size=3), segment(12, 13, size=500), segment(20, 90, size=7))
+    index = (IndexEntry(30, 1), IndexEntry(31, 5))
+    found = files(segment(0, 10, size=3), segment(12, 13, size=500), segment(20, 90, size=7, index=index))
     pieces = cut_by_bytes(wanted(5, 100), found, task_bytes=task_bytes)
     assert [offset for one in pieces for offset in range(one.start, one.end)] == list(range(5, 100))
 
@@ -110,6 +133,22 @@ def test_a_task_gets_the_files_and_aborted_transactions_of_its_own_range() -> No
     assert with_files(wanted(30, 40), found) == wanted(30, 40)
     assert with_files(wanted(10, 20), found._replace(are_used=False)) == wanted(10, 20)
     assert with_files(wanted(10, 20), None) == wanted(10, 20)
+
+
+def test_a_task_gets_the_index_entries_of_its_own_range() -> None:
+    index = tuple(IndexEntry(offset, offset * 10) for offset in range(10, 100, 10))
+    found = LocatedSegments(replace(files(segment(0, 100, index=index)), start_offset=5), True)
+
+    def entries(start: int, end: int) -> list[int]:
+        task = with_files(wanted(start, end), found)
+        assert isinstance(task, FileTask)
+        assert task.log_start_offset == 5
+        return [one.last_offset for one in task.segments[0].index]
+
+    assert entries(0, 100) == list(range(10, 100, 10))
+    assert entries(35, 60) == [30, 40, 50]
+    assert entries(30, 31) == [30]
+    assert entries(0, 10) == []
 
 
 # ---- who is asked
