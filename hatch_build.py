@@ -74,6 +74,7 @@ COMPILED = (
     "flintmq/partitions/leadership.py",
     "flintmq/partitions/local_partitions.py",
     "flintmq/partitions/partition.py",
+    "flintmq/partitions/verification_guards.py",
     "flintmq/partitions/replication/fetched_batches.py",
     "flintmq/partitions/replication/leader.py",
     "flintmq/partitions/replication/replica_states.py",

@@ -25,6 +25,7 @@ from survival import test_truncation as truncation
 
 _SEEDS_LONG = 500
 _DURATION_S = 12.0
+_TIMEOUT_S_LONG = 7_200
 
 FOUND_BY: dict[str, Callable[[], None]] = {
     "truncates_to_the_high_watermark": truncation.test_logs_that_diverge_through_fast_failovers_become_equal,
@@ -61,6 +62,7 @@ def test_a_mistake_is_found_by_a_case_in_few_steps(mistake: str, monkeypatch: py
 
 
 @pytest.mark.long
+@pytest.mark.timeout(_TIMEOUT_S_LONG)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_by_a_seed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MISTAKES[mistake](monkeypatch)

@@ -19,7 +19,7 @@ import pytest
 
 from support.simulation.cluster_history import explore_cluster
 
-_SEEDS = 200
+_SEEDS, _SEEDS_PER_TEST = 200, 100
 _FIRST_LONG_SEED, _SEEDS_LONG = 100_000, 1_000
 _OPERATIONS_MIN = 300
 _TIMEOUT_S, _TIMEOUT_S_LONG = 1_200, 86_400
@@ -54,8 +54,9 @@ def _explore(first: int, count: int) -> None:
 
 
 @pytest.mark.timeout(_TIMEOUT_S)
-def test_acknowledged_records_survive_in_the_default_seeds() -> None:
-    _explore(0, _SEEDS)
+@pytest.mark.parametrize("first", range(0, _SEEDS, _SEEDS_PER_TEST) if _CHOSEN_SEED is None else [0])
+def test_acknowledged_records_survive_in_the_default_seeds(first: int) -> None:
+    _explore(first, _SEEDS_PER_TEST)
 
 
 @pytest.mark.long

@@ -99,7 +99,7 @@ class TransactionVerification:
                     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 if not partition.log.producers.has_open_transaction(*producer):
                     self._partitions.append((partition.topic, partition.index))
-                    partition.begin_verification(producer[0])
+                    partition.begin_verification(*producer)
         return error
 
     def _begin(self) -> None:

@@ -87,7 +87,7 @@ class LocalPartitions:
     # ---- life
 
     async def load(self) -> list[tuple[Log, RecoveryReport]]:
-        """Open all logs, then follow the image."""
+        """Open all logs, then follow the image, which may have changed meanwhile."""
         image = self._metadata.image
         assigned = [
             AssignedPartition(topic.name, index, topic.id, self._configs.topic(topic.name))
@@ -96,16 +96,35 @@ class LocalPartitions:
             if self.node_id in state.replicas
         ]
         reports = await self.log_dir.load(assigned, deleting=frozenset(image.deleting))
+        # ORDER: no `await` from here to the subscription: no change of the image is missed, and none is seen twice.
+        reports = [(log, report) for log, report in reports if self._is_assigned(log)]
         for log, _ in reports:
-            self._add(log, image.topics[log.topic].partitions[log.partition])
+            self._add(log, image.topics_by_id[log.topic_id].partitions[log.partition])
         for remove in self.log_dir.unfinished_deletions():
             self._remove_later(remove, 0.0, None)
         for topic_id in image.deleting:
             self._remove_later(None, 0.0, topic_id)
+        for topic in list(image.topics.values()):
+            for index, state in enumerate(topic.partitions):
+                if self.node_id in state.replicas and self.get(topic.id, index) is None:
+                    self._change(topic, index, self._configs.topic(topic.name))
         self._metadata.subscribe(self._follow)
         if self._metadata.is_standalone:
             await self._forget_unclaimed()
         return reports
+
+    def _is_assigned(self, log: Log) -> bool:
+        """Whether a log that was opened still belongs here; otherwise take it out of service."""
+        topic = self._metadata.image.topics_by_id.get(log.topic_id)
+        if (
+            topic is not None
+            and log.partition < len(topic.partitions)
+            and self.node_id in topic.partitions[log.partition].replicas
+        ):
+            return True
+        # Its topic was deleted, or it was reassigned, while it was opened. `unfinished_deletions` finds its files.
+        self.log_dir.delete(log.topic, log.partition)
+        return False
 
     async def _forget_unclaimed(self) -> None:
         """Before the first client comes, a partition without a topic is of no creation under way."""

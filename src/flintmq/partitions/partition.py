@@ -1,17 +1,17 @@
 """A replica of a partition on this broker: its log, its role, its leader epoch, and the requests that wait for it.
 
-A leader decides when records become visible. Where it is the only replica that counts, the high watermark follows
-the log's end, or, with `flush.messages=1`, what is on stable storage; otherwise it follows the replicas of the
-maximal ISR (`replication.replica_states`). A follower's high watermark follows its leader's. Appending wakes the
-readers that wait, on the next turn of the loop, so that a burst of appends wakes them once.
+A leader decides when records become visible. Where it is the only replica, the high watermark follows the log's
+end, or, with `flush.messages=1`, what is on stable storage; otherwise it follows the replicas of the maximal ISR
+(`replication.replica_states`). A follower's high watermark follows its leader's. Appending wakes the readers that
+wait, on the next turn of the loop, so that a burst of appends wakes them once.
 
-Invariant: a change of role is one step of the loop. What waits for an acknowledgement has failed, and listeners know,
-before anything else can happen to the log.
+Invariant: a change of role is one step of the loop. The new role is in force before the acknowledgements that wait
+fail, since a client's next request may be dispatched by that; all of them have failed before anything else can happen
+to the log. Only a leader appends, and only a leader acknowledges.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
@@ -23,6 +23,8 @@ from flintmq.metadata.image import is_internal
 from flintmq.partitions.acknowledgements import Settled, settle_below
 from flintmq.partitions.batch_validation import target_codec, validated_batch
 from flintmq.partitions.replication.replica_states import ReplicaStates
+from flintmq.partitions.replication.truncation_task import TruncationTask
+from flintmq.partitions.verification_guards import VerificationGuards
 from flintmq.records.batch import (
     LOG_APPEND_TIME,
     BatchHeader,
@@ -33,16 +35,12 @@ from flintmq.records.batch import (
 )
 from flintmq.records.markers import Marker
 from flintmq.settings import TopicConfig
-from flintmq.storage.durability.flush import NoSpace
 from flintmq.storage.durability.flusher import Done, Flusher
 from flintmq.storage.log import Appended, Log
-from flintmq.storage.truncation.truncation import Truncation
 
 NO_LEADER: Final = -1
 ROLE_CHANGED: Final = -1
 _FOREVER: Final = 1 << 62
-_GUARDS_MAX: Final = 10_000
-_FULL_DISK_RETRY_S: Final = 1.0
 # More than anybody waits for.
 _UNCOUNTED: Final = 1 << 62
 
@@ -69,10 +67,10 @@ class AppendListener(Protocol):
 class Partition:
     __slots__ = (
         "_after_max_ms", "_append_time", "_arrived", "_before_max_ms", "_check_keys", "_clock", "_codec",
-        "_cutting", "_deep", "_durable", "_executor", "_flusher", "_followers", "_guards", "_is_truncating",
-        "_lead_later", "_readers", "_timers", "_visible_at_once", "_waiting", "_waiting_for_flush", "_waking",
-        "_waking_followers", "deleted", "index", "is_internal", "isr", "leader", "leader_epoch", "log",
-        "may_fetch_again", "replicas", "role", "role_changed", "topic", "topic_id",
+        "_deep", "_durable", "_flusher", "_followers", "_guards", "_lead_later", "_readers", "_timers",
+        "_truncation", "_visible_at_once", "_waiting", "_waiting_for_flush", "_waking", "_waking_followers",
+        "deleted", "index", "is_internal", "isr", "joining", "leader", "leader_epoch", "log", "may_fetch_again",
+        "replicas", "role", "role_changed", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, log: Log, *, clock: Clock, timers: Timers, executor: Executor) -> None:
@@ -93,9 +91,10 @@ class Partition:
         """Called when the partition takes a role by itself, after what kept it from doing so, or its log fails."""
         self.may_fetch_again: Callable[[], object] = _nothing
         """Called when `may_fetch` may have become true."""
+        self.joining: Callable[[], Sequence[int]] = _nobody
+        """Returns the followers for which a leader waits, although they are not in its ISR yet."""
         self._clock = clock
         self._timers = timers
-        self._executor = executor
         self._flusher = Flusher(log, executor=executor, clock=clock, flushed=self._flushed)
         self._readers: dict[AppendListener, None] = {}
         # Fetches of followers: they wait for the end of the log, not for the high watermark.
@@ -108,10 +107,14 @@ class Partition:
         self._waking = False
         self._waking_followers = False
         self._visible_at_once = False
-        self._guards: dict[int, int] = {}
-        """Producers whose transactions other brokers verify, with the leader epoch in which that began."""
-        self._is_truncating = False
-        self._cutting: asyncio.Task[None] | None = None
+        self._guards = VerificationGuards()
+        self._truncation = TruncationTask(
+            log,
+            clock=clock,
+            executor=executor,
+            finished=self._was_truncated,
+            is_needed=lambda: not self.deleted,
+        )
         self._lead_later: Callable[[], object] | None = None
         self.configure(log.config)
 
@@ -142,7 +145,7 @@ class Partition:
         has_elr: bool = False,
     ) -> None:
         """Lead in this epoch, or take over what the metadata says of the replicas in it."""
-        if self._is_truncating:
+        if self._truncation.is_running:
             # ORDER: nothing is appended BEFORE the truncation is on stable storage.
             self.follow(leader=NO_LEADER, leader_epoch=leader_epoch, isr=isr)
             self._lead_later = partial(
@@ -155,8 +158,8 @@ class Partition:
             )
             return
         is_elected = self.role is not Role.LEADER or leader_epoch != self.leader_epoch
+        left = self._leave_role() if is_elected else []
         if is_elected:
-            self._leave_role(_NOT_LEADER)
             self.replicas = None
         self.role = Role.LEADER
         self.leader, self.leader_epoch, self.isr = node_id, leader_epoch, list(isr)
@@ -175,6 +178,8 @@ class Partition:
                 now_ms=now_ms,
             )
         self._apply_role()
+        if is_elected:
+            self._announce_role(left, _NOT_LEADER)
 
     # ---- copying from a leader
 
@@ -187,7 +192,7 @@ class Partition:
         log = self.log
         return (
             self.role is Role.FOLLOWER
-            and not self._is_truncating
+            and not self._truncation.is_running
             and log.offline is None
             and (not self._durable or log.recovery_point >= log.end_offset)
         )
@@ -199,45 +204,17 @@ class Partition:
 
     async def truncate(self, offset: int) -> None:
         """Drop everything from `offset` on, on stable storage too, before anything else can be written."""
-        truncation = self.log.begin_truncation(offset, self._clock.now_ms())
-        if truncation is not None:
-            await self._cut(truncation)
+        await self._truncation.truncate(offset)
 
     async def restart_at(self, offset: int) -> None:
         """Drop everything, and go on with an empty log at `offset`."""
-        await self._cut(self.log.begin_restart(offset, self._clock.now_ms()))
+        await self._truncation.restart_at(offset)
 
-    async def _cut(self, truncation: Truncation) -> None:
-        """Wait for a truncation that has begun. It goes on when the caller is cancelled: the log is cut already."""
-        self._is_truncating = True
-        self._cutting = asyncio.create_task(
-            self._carry_out(truncation), name=f"truncation of {self.log.name}"
-        )
-        await asyncio.shield(self._cutting)
+    async def truncated(self) -> None:
+        """Return when no truncation is under way."""
+        await self._truncation.ended()
 
-    async def _is_cut(self, truncation: Truncation) -> bool:
-        """Cut the files; False if the disk is full, and that may pass."""
-        try:
-            await self._executor.run(truncation.run)
-        except NoSpace:
-            if self.deleted:
-                raise
-            return False
-        return True
-
-    async def _carry_out(self, truncation: Truncation) -> None:
-        """On a full disk a truncation is tried again: nothing else is possible."""
-        failure: BaseException | None = None
-        try:
-            is_cut = await self._is_cut(truncation)
-            while not is_cut:
-                await asyncio.sleep(_FULL_DISK_RETRY_S)
-                is_cut = await self._is_cut(truncation)
-        except (OSError, FlintError) as error:
-            failure = error
-        self._is_truncating = False
-        self._cutting = None
-        self.log.finish_truncation(truncation, self._clock.now_ms(), failure)
+    def _was_truncated(self) -> None:
         if self._lead_later is not None:
             lead, self._lead_later = self._lead_later, None
             lead()
@@ -245,38 +222,39 @@ class Partition:
         # The leader may be another one by now, with a fetcher that waits for this.
         self.may_fetch_again()
 
-    async def truncated(self) -> None:
-        """Return when no truncation is under way."""
-        if self._cutting is not None:
-            await asyncio.shield(self._cutting)
-
     def follow(self, *, leader: int, leader_epoch: int, isr: Sequence[int]) -> None:
         """Follow a leader in this epoch; without one (`NO_LEADER`), wait for one."""
-        if self.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
-            self._leave_role(_NOT_LEADER)
+        is_new = self.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch
+        left = self._leave_role() if is_new else []
         self.role = Role.FOLLOWER
         self._lead_later = None
         self.leader, self.leader_epoch, self.isr = leader, leader_epoch, list(isr)
         self.replicas = None
         self._apply_role()
+        if is_new:
+            self._announce_role(left, _NOT_LEADER)
 
-    def _leave_role(self, failure: FlintError) -> None:
-        """ORDER: what waits fails BEFORE the log can be truncated: a lost record must not be acknowledged."""
-        self._fail_waiting(failure)
-        for reader in (*self._readers, *self._followers):
-            reader.records_arrived(self, ROLE_CHANGED)
+    def _leave_role(self) -> list[tuple[int, Settled]]:
+        """Return the acknowledgements that wait: those of the next role are others."""
+        left = [*self._waiting, *self._waiting_for_flush]
+        self._waiting, self._waiting_for_flush = [], []
+        return left
+
+    def _announce_role(self, left: list[tuple[int, Settled]], failure: FlintError) -> None:
+        """Fail what waited under the role before, and let fetches find out what they may read now.
+
+        ORDER: AFTER the new role is in force, since a failed request may let the next one of its connection in; and
+        BEFORE the log can be truncated: a lost record must not be acknowledged.
+        """
+        readers = [*self._readers, *self._followers]
         self._followers.clear()
-
-    def _fail_waiting(self, failure: FlintError) -> None:
-        waiting, self._waiting = self._waiting, []
-        flushing, self._waiting_for_flush = self._waiting_for_flush, []
-        for _, call in (*waiting, *flushing):
+        for _, call in left:
             call(failure)
+        for reader in readers:
+            reader.records_arrived(self, ROLE_CHANGED)
 
     def _apply_role(self) -> None:
-        states = self.replicas
-        alone = self.role is Role.LEADER and (states is None or states.is_alone)
-        self._visible_at_once = alone and not self._durable
+        self._visible_at_once = self.role is Role.LEADER and self.replicas is None and not self._durable
         if self._durable and self.role is not Role.NONE and self.log.recovery_point < self.log.end_offset:
             # A log that was opened after a kill, or was not durable before: no append need come to flush it.
             self._flusher.flush()
@@ -286,10 +264,11 @@ class Partition:
         elif self.role is Role.LEADER:
             self.advance_with_replicas()
 
-    def advance_with_replicas(self, joining: Sequence[int] = ()) -> None:
+    def advance_with_replicas(self) -> None:
         """Raise the high watermark to what the replicas that count allow, and those that are about to."""
-        own_end = self.log.recovery_point if self._durable else self.log.end_offset
-        end = own_end if self.replicas is None else self.replicas.committed_end(own_end, joining)
+        end = own_end = self.log.recovery_point if self._durable else self.log.end_offset
+        if self.replicas is not None:
+            end = self.replicas.committed_end(own_end, self.joining())
         if end > self.log.high_watermark:
             self._arrived = _UNCOUNTED
             self._advance(end)
@@ -337,6 +316,8 @@ class Partition:
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Write a checked batch. It may be acknowledged once `is_visible(last_offset)`."""
+        if self.role is not Role.LEADER:
+            raise _NOT_LEADER
         if self._append_time:
             set_append_time(batch, header.attributes, now_ms)
             header = read_header(batch)
@@ -352,28 +333,34 @@ class Partition:
             self._arrived += len(batch)
             if self._readers or self._waiting:
                 self._became_visible()
-        elif self._followers:
-            self._wake_followers_soon()
+        else:
+            self._appended_hidden()
         self._flusher.after_append()
         return appended
 
-    def begin_verification(self, producer_id: int) -> None:
+    def _appended_hidden(self) -> None:
+        """Tell followers, and raise the high watermark where none of them is in the ISR."""
+        if self._followers:
+            self._wake_followers_soon()
+        if self.replicas is not None and self.replicas.is_alone and not self._durable:
+            self.advance_with_replicas()
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> None:
         """Note that another broker is asked whether this partition takes part in a transaction of the producer.
 
-        A marker that comes meanwhile ends that transaction: the answer is out of date then (`is_verifying`).
+        If a marker ends that transaction meanwhile, the answer is out of date (`is_verifying`).
         """
-        if len(self._guards) >= _GUARDS_MAX:
-            # Those asked first have had their answers, or will not need them.
-            del self._guards[next(iter(self._guards))]
-        self._guards[producer_id] = self.leader_epoch
+        self._guards.begin(producer_id, producer_epoch, self.leader_epoch)
 
     def is_verifying(self, producer_id: int) -> bool:
-        """Whether no transaction of the producer has ended here since `begin_verification`, in this leader epoch."""
-        return self._guards.get(producer_id) == self.leader_epoch
+        """Whether the transaction has not ended here since `begin_verification`, in this leader epoch."""
+        return self._guards.holds(producer_id, self.leader_epoch)
 
     def append_marker(self, marker: Marker, now_ms: int, *, bumps_epoch: bool) -> Appended:
         """Write the end of a transaction."""
-        self._guards.pop(marker.producer_id, None)
+        if self.role is not Role.LEADER:
+            raise _NOT_LEADER
+        self._guards.end(marker, bumps_epoch)
         visible = self._visible_at_once
         appended = self.log.append_marker(
             marker,
@@ -386,8 +373,8 @@ class Partition:
             # What was held back for readers of committed records may be much more than the marker.
             self._arrived = _UNCOUNTED
             self._became_visible()
-        elif self._followers:
-            self._wake_followers_soon()
+        else:
+            self._appended_hidden()
         self._flusher.after_append()
         return appended
 
@@ -406,9 +393,9 @@ class Partition:
 
     def when_visible(self, offset: int, call: Settled) -> None:
         """Call with None once `offset` is below the high watermark, or with the reason why it never will be."""
-        if self.log.offline is not None:
-            # The flush that the append began has failed already: no other will come.
-            self._timers.call_soon(call, LogOffline(self.log.offline))
+        failure = self._why_never()
+        if failure is not None:
+            self._timers.call_soon(call, failure)
             return
         self._waiting.append((offset, call))
 
@@ -418,10 +405,18 @@ class Partition:
 
     def when_written(self, offset: int, call: Settled) -> None:
         """Call with None once `is_written(offset)`, or with the reason why it never will be."""
-        if self.log.offline is not None:
-            self._timers.call_soon(call, LogOffline(self.log.offline))
+        failure = self._why_never()
+        if failure is not None:
+            self._timers.call_soon(call, failure)
             return
         self._waiting_for_flush.append((offset, call))
+
+    def _why_never(self) -> FlintError | None:
+        """Return why nothing that is written now will be acknowledged; None if it may be."""
+        if self.log.offline is not None:
+            # The flush that the append began has failed already: no other will come.
+            return LogOffline(self.log.offline)
+        return _NOT_LEADER if self.role is not Role.LEADER else None
 
     def _advance(self, offset: int) -> None:
         if self.log.advance(offset):
@@ -437,7 +432,8 @@ class Partition:
 
     def _flushed(self) -> None:
         if self.log.offline is not None:
-            self._fail_waiting(LogOffline(self.log.offline))
+            for _, call in self._leave_role():
+                call(LogOffline(self.log.offline))
             self._wake()
             self._wake_followers()
             self.role_changed()
@@ -491,9 +487,14 @@ class Partition:
         self.deleted = True
         self.role = Role.NONE
         self._lead_later = None
-        self._leave_role(LogOffline("the partition is no longer here"))
+        self._announce_role(self._leave_role(), LogOffline("the partition is no longer here"))
         self._readers.clear()
 
 
 def _nothing() -> None:
     """Stand for a callback that nobody has set."""
+
+
+def _nobody() -> Sequence[int]:
+    """Stand for `Partition.joining` that nobody has set."""
+    return ()

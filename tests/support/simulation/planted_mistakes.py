@@ -15,10 +15,10 @@ import pytest
 from flintmq.broker.handlers import fetch
 from flintmq.coordinator.runtime.shard import CoordinatorShard, ShardState
 from flintmq.coordinator.transactions.remote_markers import RemoteMarker, RemoteMarkers
-from flintmq.errors import ErrorCode, FlintError
+from flintmq.errors import ErrorCode
 from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.store import StoreUnavailable
-from flintmq.partitions.partition import ROLE_CHANGED, Partition, Role
+from flintmq.partitions.partition import Partition, Role
 from flintmq.partitions.replication import fetcher
 from flintmq.partitions.replication.fetch_session import FetchPosition
 from flintmq.partitions.replication.fetcher import ReplicaFetcher
@@ -73,7 +73,8 @@ def notes_followers_that_diverge(patch: Patch) -> None:
 
 def takes_responses_of_older_epochs(patch: Patch) -> None:
     """Take what a response says whatever has happened since the request (KAFKA-18991)."""
-    patch.setattr(ReplicaFetcher, "_is_current", lambda self, one: one.partition.role is Role.FOLLOWER)
+    for check in ("_is_current", "_follows"):
+        patch.setattr(ReplicaFetcher, check, lambda self, one: one.partition.role is Role.FOLLOWER)
 
 
 def lets_followers_join_that_lag(patch: Patch) -> None:
@@ -163,12 +164,8 @@ def takes_uncertain_for_failed(patch: Patch) -> None:
 def acknowledges_after_demotion(patch: Patch) -> None:
     """Keep what waits when the role changes: it is acknowledged by what the next leader commits (KAFKA-20634)."""
 
-    def careless(self: Partition, failure: FlintError) -> None:
-        for reader in (*self._readers, *self._followers):
-            reader.records_arrived(self, ROLE_CHANGED)
-        self._followers.clear()
-
-    patch.setattr(Partition, "_leave_role", careless)
+    patch.setattr(Partition, "_leave_role", lambda self: [])
+    patch.setattr(Partition, "_why_never", lambda self: None)
 
 
 def takes_remote_markers_for_done(patch: Patch) -> None:

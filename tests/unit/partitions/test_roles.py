@@ -172,14 +172,24 @@ def test_a_new_leader_does_not_know_the_watermark_until_it_reaches_its_epoch(rep
 def test_a_marker_ends_the_verification_of_its_producer(replica: Replica) -> None:
     """KIP-890."""
     replica.lead()
-    replica.partition.begin_verification(7)
+    replica.partition.begin_verification(7, 0)
     assert replica.partition.is_verifying(7)
     replica.partition.append_marker(Marker(8, 0, 0, True), 0, bumps_epoch=False)
     assert replica.partition.is_verifying(7)
     replica.partition.append_marker(Marker(7, 0, 0, True), 0, bumps_epoch=False)
     assert not replica.partition.is_verifying(7)
-    replica.partition.begin_verification(7)
+    replica.partition.begin_verification(7, 0)
     replica.lead(epoch=4)
+    assert not replica.partition.is_verifying(7)
+
+
+def test_the_marker_of_the_transaction_before_does_not_end_a_verification(replica: Replica) -> None:
+    """Where markers bump the epoch (KIP-890), that of the transaction before has the next transaction's epoch."""
+    replica.lead()
+    replica.partition.begin_verification(7, 5)
+    replica.partition.append_marker(Marker(7, 5, 0, True), 0, bumps_epoch=True)
+    assert replica.partition.is_verifying(7)
+    replica.partition.append_marker(Marker(7, 6, 0, True), 0, bumps_epoch=True)
     assert not replica.partition.is_verifying(7)
 
 

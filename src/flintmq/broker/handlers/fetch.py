@@ -40,8 +40,8 @@ _FIRST_REPLICA_STATE: Final = 15
 _MAY_READ: Final = operation_bits((AclOperation.READ,))
 _RESPONSE_SIZE: Final = 24
 _PARTITION_SIZE: Final = 46
-# A client that asks for the wrong thing is told so; the log is for what an operator must see.
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+# A client that asks for the wrong thing is told so; the log is for what an operator must see.
 _OUR_FAULT: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -20,7 +20,7 @@ from flintmq.coordinator.runtime.machine import CoordinatorMachine, Decision, St
 from flintmq.effects import Clock, Executor, Timer, Timers
 from flintmq.errors import ErrorCode, FlintError, RequestError, error_code_of
 from flintmq.partitions.acknowledgements import Settled
-from flintmq.partitions.partition import Partition
+from flintmq.partitions.partition import Partition, Role
 from flintmq.protocol.codegen.structures import Message
 from flintmq.records.batch import NO_EPOCH, NO_PRODUCER_ID, read_header
 from flintmq.records.markers import Marker
@@ -34,6 +34,12 @@ logger: Final = logging.getLogger(__name__)
 M = TypeVar("M", bound=CoordinatorMachine)
 
 _READ_BYTES: Final = 1024 * 1024
+_NOT_AVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+_CODES: Final = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What errors of the partition mean for a client of the coordinator, as in Kafka."""
 _RECORDS_PER_TURN: Final = 500
 """About five milliseconds: a broker that loads many shards must still answer."""
 
@@ -128,6 +134,9 @@ class CoordinatorShard(Generic[M]):
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition is not served."
             )
+        if self.partition.role is not Role.LEADER or self.partition.leader_epoch != self.leader_epoch:
+            # Its leadership has just ended, and the coordinator is about to learn of it.
+            raise RequestError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved.")
 
     # ---- calls
 
@@ -216,7 +225,7 @@ class CoordinatorShard(Generic[M]):
         return appended
 
     def _write_failed(self, decision: Decision, error: Exception) -> None:
-        code = error.code if isinstance(error, RequestError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = _CODES.get(error.code, error.code) if isinstance(error, RequestError) else _NOT_AVAILABLE
         logger.error("%s could not be written: %s", self.partition.log.name, error)
         if decision.failed is not None:
             instead = decision.failed(code)
@@ -257,6 +266,4 @@ class CoordinatorShard(Generic[M]):
 
 def _code_of_failure(failure: FlintError) -> ErrorCode:
     """A client looks for the coordinator again if the partition is led elsewhere."""
-    if error_code_of(failure) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return _CODES.get(error_code_of(failure), _NOT_AVAILABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from flintmq.coordinator.groups.machine import GroupMachine
 from flintmq.coordinator.runtime.coordinator import Coordinator
@@ -33,6 +34,8 @@ class MarkerWriter:
         self._groups = groups
         self._clock = clock
         self._remote = remote
+        self._hidden: dict[tuple[str, int, Marker], list[Done]] = {}
+        """Markers that are in their logs here and not visible yet, with those who wait for them."""
         self.counters = counters or TransactionCounters()
 
     def is_awaited(self, topic: str, index: int, producer_id: int) -> bool:
@@ -72,7 +75,14 @@ class MarkerWriter:
     def write_here(
         self, topic: str, index: int, marker: Marker, *, transaction_version: int, done: Done
     ) -> None:
-        """Write a marker to a partition that this broker leads, or call `done` with the reason why not."""
+        """Write a marker to a partition that this broker leads, or call `done` with the reason why not.
+
+        A coordinator that asks again before the marker is visible gets no second one.
+        """
+        hidden = self._hidden.get((topic, index, marker))
+        if hidden is not None and not self.is_awaited(topic, index, marker.producer_id):
+            hidden.append(done)
+            return
         bumps_epoch = transaction_version >= EPOCH_BUMP_VERSION
         # Groups must learn which of their offsets count from now on.
         shard = self._groups.shard_at(index) if topic == self._groups.topic else None
@@ -96,7 +106,11 @@ class MarkerWriter:
         if partition.is_visible(appended.last_offset):
             done(ErrorCode.NONE)
         else:
-            partition.when_visible(
-                appended.last_offset,
-                lambda failure: done(ErrorCode.NONE if failure is None else error_code_of(failure)),
-            )
+            name = topic, index, marker
+            self._hidden.setdefault(name, []).append(done)
+            partition.when_visible(appended.last_offset, partial(self._settle, name))
+
+    def _settle(self, name: tuple[str, int, Marker], failure: FlintError | None) -> None:
+        code = ErrorCode.NONE if failure is None else error_code_of(failure)
+        for done in self._hidden.pop(name, []):
+            done(code)

@@ -217,13 +217,15 @@ class ReplicaFetcher:
                     await asyncio.sleep(0)
 
     def _is_current(self, one: _Asked) -> bool:
+        log = one.partition.log
+        return self._follows(one) and log.generation == one.generation and log.end_offset == one.offset
+
+    def _follows(self, one: _Asked) -> bool:
         partition = one.partition
         return (
             partition.role is Role.FOLLOWER
             and partition.leader == self.leader
             and partition.leader_epoch == one.leader_epoch
-            and partition.log.generation == one.generation
-            and partition.log.end_offset == one.offset
         )
 
     async def _take_one(self, one: _Asked, data: FetchResponse.PartitionData, records: memoryview) -> None:
@@ -240,6 +242,8 @@ class ReplicaFetcher:
             await partition.truncate(offset)
         else:
             offset = await self._first_offset(one, records)
+            if not self._follows(one):
+                return
             batches = whole_batches(
                 records,
                 end_offset=offset,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from flintmq.cluster.elections import ElectionRules, StateChange, in_sync, isr_change, resignation
@@ -82,8 +83,9 @@ class LeaderReplication:
     def _role_changed(self, partition: Partition) -> None:
         if partition.role is Role.LEADER and partition.replicas is not None:
             self._led[partition] = None
+            partition.joining = partial(self._joining, partition)
             if partition.log.offline is not None:
-                self._resign(partition)
+                self.resign(partition)
         else:
             self._led.pop(partition, None)
         if partition in self._deletions:
@@ -111,9 +113,9 @@ class LeaderReplication:
             return False
         if partition in self._deletions:
             self._settle_deletions(partition)
-        if node in states.isr:
-            partition.advance_with_replicas(self._joining(partition, states))
-        elif states.may_join(
+        # Followers that are about to join count as well, so a fetch of any of them may raise the high watermark.
+        partition.advance_with_replicas()
+        if states.may_join(
             node,
             high_watermark=partition.log.high_watermark,
             registered=self._registered(),
@@ -192,8 +194,11 @@ class LeaderReplication:
                 best, best_end = node, follower.end_offset
         return best
 
-    def _joining(self, partition: Partition, states: ReplicaStates) -> list[int]:
+    def _joining(self, partition: Partition) -> list[int]:
         """Return the followers for which the high watermark waits, although they are not in the ISR yet."""
+        states = partition.replicas
+        if states is None:
+            return []
         outside = [node for node in states.replicas if node not in states.isr]
         if not outside:
             return outside
@@ -221,7 +226,7 @@ class LeaderReplication:
             if states is None:
                 continue
             if partition.log.offline is not None:
-                self._resign(partition)
+                self.resign(partition)
                 continue
             slow = states.lagging(leader_end=partition.log.end_offset, lag_max_ms=lag_max_ms, now_ms=now_ms)
             # An ISR that is large enough and an ELR that is not empty hold everything up: a change empties the ELR.
@@ -237,8 +242,11 @@ class LeaderReplication:
         states.propose(isr)
         self._start(partition, self._change(partition, states, isr))
 
-    def _resign(self, partition: Partition) -> None:
-        """Let another replica lead a partition whose log has failed here."""
+    def resign(self, partition: Partition) -> None:
+        """Let another replica lead a partition whose log has failed here, or is damaged where no other may be asked.
+
+        Nothing happens if there is no other; the caller tries again.
+        """
         if not self._is_closed and partition not in self._changes:
             self._start(partition, self._give_way(partition))
 
@@ -264,8 +272,8 @@ class LeaderReplication:
         try:
             await self._metadata.txn(change.expect, change.writes)
         except MetadataStoreError as error:
-            # The next check tries again.
-            logger.info("%s is still led here, though its log has failed: %s", partition.log.name, error)
+            # The next check, or the next attempt of a repair, tries again.
+            logger.info("%s is still led here: %s", partition.log.name, error)
 
     async def _change(self, partition: Partition, states: ReplicaStates, isr: list[int]) -> None:
         before = list(states.isr)

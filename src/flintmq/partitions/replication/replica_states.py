@@ -18,6 +18,7 @@ from typing import Final
 
 UNKNOWN: Final = -1
 """The end of a replica that has not fetched in this epoch."""
+_NEVER: Final = -(1 << 62)
 
 
 class FollowerState:
@@ -32,16 +33,16 @@ class FollowerState:
         "start_offset",
     )
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
         self.broker_epoch = UNKNOWN
         self.end_offset = UNKNOWN
         self.start_offset = UNKNOWN
         self.fetched_ms = now_ms
         self.leader_end_then = UNKNOWN
         """The leader's end at the previous fetch."""
-        self.caught_up_ms = now_ms
+        self.caught_up_ms = now_ms if is_in_sync else _NEVER
         """When the follower last had everything that the leader had at the fetch before. A follower that was in the
-        ISR when the leader was elected gets the benefit of the doubt."""
+        ISR when the leader was elected gets the benefit of the doubt; for others nothing waits until they show it."""
 
     def fetched(
         self, broker_epoch: int, offset: int, start_offset: int, leader_end: int, now_ms: int
@@ -90,7 +91,9 @@ class ReplicaStates:
         self._min_isr = min_isr
         self.epoch_start = epoch_start
         self.replicas = list(replicas)
-        self._followers = {node: FollowerState(now_ms) for node in replicas if node != node_id}
+        self._followers = {
+            node: FollowerState(now_ms, is_in_sync=node in isr) for node in replicas if node != node_id
+        }
 
     # ---- what the metadata says
 
@@ -106,8 +109,8 @@ class ReplicaStates:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody else counts for the high watermark, and nothing holds it back."""
-        return self._isr == [self._node_id] and self._pending is None and self.may_commit
+        """Whether no follower is in the ISR, nor in one that is proposed: no fetch will raise the high watermark."""
+        return len(self._isr) == 1 and (self._pending is None or len(self._pending) == 1)
 
     def configure(self, min_isr: int) -> None:
         self._min_isr = min_isr
@@ -125,7 +128,7 @@ class ReplicaStates:
         self.replicas = list(replicas)
         for node in replicas:
             if node != self._node_id and node not in self._followers:
-                self._followers[node] = FollowerState(now_ms)
+                self._followers[node] = FollowerState(now_ms, is_in_sync=node in isr)
         for node in [node for node in self._followers if node not in replicas]:
             del self._followers[node]
 

@@ -15,7 +15,7 @@ from flintmq.testing.simulation.process import SimulatedProcess
 logger = logging.getLogger(__name__)
 
 _LENGTH: Final = 4
-_IN_FLIGHT_MAX: Final = 100
+IN_FLIGHT_MAX: Final = 100
 
 
 class ResponseWire(Protocol):
@@ -100,7 +100,7 @@ class ServerEnd:
 
     def _is_blocked(self) -> bool:
         pending = self._pending
-        if self._throttle is not None or len(pending) >= _IN_FLIGHT_MAX:
+        if self._throttle is not None or len(pending) >= IN_FLIGHT_MAX:
             return True
         return bool(pending) and pending[-1].barrier and pending[-1].response is None
 

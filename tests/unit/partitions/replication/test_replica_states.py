@@ -174,9 +174,19 @@ def test_a_follower_that_is_always_one_fetch_behind_keeps_up() -> None:
 def test_the_watermark_waits_for_a_follower_that_is_about_to_join() -> None:
     states = make_states((1, 2))
     fetch(states, 2, 20)
-    fetch(states, 3, 18)
+    fetch(states, 3, 18, end=18)
     assert states.keeps_up(3, leader_end=20, lag_max_ms=LAG_MAX_MS, now_ms=10)
     assert states.committed_end(20, joining=(3,)) == 18
+
+
+def test_a_replica_outside_of_the_isr_keeps_up_only_once_it_has_shown_it() -> None:
+    """Nothing waits for one that a new leader knows nothing of, and that may be far behind."""
+    states = make_states((1, 2))
+    assert not states.keeps_up(3, leader_end=20, lag_max_ms=LAG_MAX_MS, now_ms=0)
+    fetch(states, 3, 12)
+    assert not states.keeps_up(3, leader_end=20, lag_max_ms=LAG_MAX_MS, now_ms=1)
+    states.change(replicas=(1, 2, 3, 4), isr=(1, 2), now_ms=5)
+    assert not states.keeps_up(4, leader_end=20, lag_max_ms=LAG_MAX_MS, now_ms=5)
 
 
 def test_a_fetch_of_a_broker_that_holds_no_replica_is_not_noted() -> None:

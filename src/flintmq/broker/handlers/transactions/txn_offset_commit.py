@@ -102,7 +102,7 @@ def _verify(
 
     offsets_partition = services.partitions.get(*partition)
     if offsets_partition is not None:
-        offsets_partition.begin_verification(message.producer_id)
+        offsets_partition.begin_verification(message.producer_id, message.producer_epoch)
 
     def is_open() -> bool:
         if transactions.is_here(name):

@@ -6,10 +6,10 @@ Also from an operator who ends a transaction that its coordinator has lost sight
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintmq.broker.authorization import is_cluster_allowed
-from flintmq.broker.limits import gather_in_turns
+from flintmq.broker.limits import ITEMS_PER_TURN
 from flintmq.broker.request import Request
 from flintmq.errors import ErrorCode
 from flintmq.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -24,6 +24,11 @@ WantedTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
 Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 TopicResult = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+Written = dict[int, asyncio.Future[ErrorCode]]
+"""What becomes of the marker in each partition of a topic."""
+
+WAIT_S: Final = 5.0
+"""How long a response waits for markers to become visible: a partition that cannot commit holds up no others."""
 
 
 async def handle(
@@ -33,13 +38,23 @@ async def handle(
         request, services, AclOperation.ALTER, counted=False
     ) and not is_cluster_allowed(request, services, AclOperation.CLUSTER_ACTION):
         return _refusal(message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    written = await _write_all(message, services)
+    pending = [
+        future
+        for topics in written
+        for _, futures in topics
+        for future in futures.values()
+        if not future.done()
+    ]
+    if pending:
+        await asyncio.wait(pending, timeout=WAIT_S)
     return WriteTxnMarkersResponse(
         markers=[
             Result(
                 producer_id=wanted.producer_id,
-                topics=[await _write_all(wanted, topic, services) for topic in wanted.topics],
+                topics=[_result(name, futures) for name, futures in topics],
             )
-            for wanted in message.markers
+            for wanted, topics in zip(message.markers, written, strict=True)
         ]
     )
 
@@ -65,15 +80,35 @@ def _refusal(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarker
     )
 
 
-async def _write_all(wanted: Wanted, topic: WantedTopic, services: Services) -> TopicResult:
-    # Each once: who names a partition twice wants no second marker.
-    indexes = list(dict.fromkeys(topic.partition_indexes))
-    codes = await gather_in_turns(_write(wanted, topic.name, index, services) for index in indexes)
+async def _write_all(message: WriteTxnMarkersRequest, services: Services) -> list[list[tuple[str, Written]]]:
+    """Append all markers, in turns of the loop; return for each marker what becomes of it, by topic."""
+    results = []
+    left = ITEMS_PER_TURN
+    for wanted in message.markers:
+        topics: list[tuple[str, Written]] = []
+        for topic in wanted.topics:
+            written: Written = {}
+            # Each once: who names a partition twice wants no second marker.
+            for index in dict.fromkeys(topic.partition_indexes):
+                if not left:
+                    await asyncio.sleep(0)
+                    left = ITEMS_PER_TURN
+                left -= 1
+                written[index] = _write(wanted, topic.name, index, services)
+            topics.append((topic.name, written))
+        results.append(topics)
+    return results
+
+
+def _result(name: str, written: Written) -> TopicResult:
     return TopicResult(
-        name=topic.name,
+        name=name,
         partitions=[
-            PartitionResult(partition_index=index, error_code=code)
-            for index, code in zip(indexes, codes, strict=True)
+            PartitionResult(
+                partition_index=index,
+                error_code=future.result() if future.done() else ErrorCode.REQUEST_TIMED_OUT,
+            )
+            for index, future in written.items()
         ],
     )
 
