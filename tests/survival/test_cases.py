@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-TRUNCATION, ISR, ELECTIONS, STORE, CLIENTS = "truncation", "isr", "elections", "store", "clients"
+LEADERSHIP, TRUNCATION, ISR, ELECTIONS, STORE, CLIENTS, REPAIR = (
+    "leadership",
+    "truncation",
+    "isr",
+    "elections",
+    "store",
+    "clients",
+    "repair",
+)
 
 CASES: dict[str, tuple[str, str]] = {
     "truncation to the high watermark (KAFKA-1211)": (
@@ -136,6 +144,58 @@ CASES: dict[str, tuple[str, str]] = {
     "the watermark of a new leader (KIP-207)": (
         CLIENTS,
         "the_watermark_of_a_new_leader_does_not_send_consumers_back",
+    ),
+    "damage on a follower": (REPAIR, "damage_on_a_follower_is_copied_from_the_leader"),
+    "damage on a leader": (REPAIR, "damage_on_a_leader_is_copied_from_a_follower"),
+    "damage in an active segment": (REPAIR, "damage_in_the_active_segment_is_repaired"),
+    "damage outside of the CRC": (REPAIR, "damage_in_the_header_of_a_batch_is_repaired"),
+    "damage on a follower above the watermark": (
+        REPAIR,
+        "damage_above_the_watermark_of_a_follower_waits_for_the_watermark",
+    ),
+    "damage on a leader above the watermark": (
+        REPAIR,
+        "a_leader_that_is_damaged_above_the_watermark_gives_way",
+    ),
+    "damage on two replicas": (REPAIR, "another_replica_is_asked_where_the_first_is_damaged_too"),
+    "damage on all replicas": (REPAIR, "a_range_that_nobody_has_stays_refused_and_is_tried_again"),
+    "damage that is found at a start": (REPAIR, "damage_that_is_found_at_a_start_is_repaired"),
+    "damage below the start of a log": (REPAIR, "records_that_were_deleted_are_not_asked_for"),
+    "crash inside a repair": (REPAIR, "a_broker_dies_at_each_disk_operation_of_a_repair"),
+    "damage in a compacted topic": (REPAIR, "a_compacted_topic_is_repaired_and_compacted_again"),
+    "damage that a compaction finds": (
+        REPAIR,
+        "a_log_that_could_not_be_compacted_is_compacted_after_its_repair",
+    ),
+    "damage in transactions": (REPAIR, "aborted_transactions_stay_aborted"),
+    "a leader with damage that it does not know of": (
+        REPAIR,
+        "a_follower_does_not_copy_damage_of_its_leader",
+    ),
+    "a leader that changes during a repair": (REPAIR, "a_repair_outlives_a_change_of_leaders"),
+    "the maximal ISR of a leader that was alone (KIP-497)": (
+        LEADERSHIP,
+        "a_proposed_member_counts_for_a_leader_that_was_alone",
+    ),
+    "an ISR that shrinks to its leader": (LEADERSHIP, "a_leader_that_has_shrunk_its_isr_to_itself_goes_on"),
+    "a replica that is far behind": (LEADERSHIP, "nothing_waits_for_a_replica_that_is_far_behind"),
+    "ISR expansion under load": (LEADERSHIP, "a_follower_joins_a_leader_that_is_alone_under_load"),
+    "a request that is dispatched by a demotion": (
+        LEADERSHIP,
+        "a_request_that_was_held_back_is_not_acknowledged_by_another_leader",
+    ),
+    "a long poll across an election": (LEADERSHIP, "a_fetch_that_waits_hears_of_another_leader_at_once"),
+    "topics that change while a broker starts": (
+        LEADERSHIP,
+        "a_topic_that_changes_while_a_broker_opens_its_logs",
+    ),
+    "a late marker of the transaction before (KIP-890)": (
+        LEADERSHIP,
+        "back_to_back_transactions_away_from_their_coordinator",
+    ),
+    "markers beside a partition that cannot commit": (
+        LEADERSHIP,
+        "a_partition_that_cannot_commit_holds_up_the_markers_of_no_others",
     ),
 }
 

@@ -180,7 +180,7 @@ class BrokerCore:
         self._start_transactions()
         if self.cluster is not None:
             # ORDER: after the coordinators, which must be closed before a log is truncated.
-            self.cluster.start(self.partitions, self.log_dir, recovered)
+            self.cluster.start(self.partitions, self.log_dir, self.maintenance.cleaner, recovered)
         self.services = self._create_services()
         # ORDER: after the partitions' subscription, which brings the configuration up to date.
         self.metadata.subscribe(self._settings_changed)

@@ -23,8 +23,10 @@ from flintmq.metadata.cluster_metadata import ClusterMetadata
 from flintmq.metadata.configs import Configs
 from flintmq.metadata.keys import ListenerValue
 from flintmq.partitions.local_partitions import LocalPartitions
+from flintmq.partitions.maintenance.log_cleaner import LogCleaner
 from flintmq.partitions.replication.fetchers import ReplicaFetchers
 from flintmq.partitions.replication.leader import LeaderReplication
+from flintmq.partitions.replication.repairs import ReplicaRepairs
 from flintmq.settings.listeners import protocols_of
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
@@ -41,6 +43,7 @@ NOT_REGISTERED: Final = -1
 class BrokerCluster:
     replication: LeaderReplication
     fetchers: ReplicaFetchers
+    repairs: ReplicaRepairs
     controller: Controller
 
     def __init__(
@@ -79,15 +82,18 @@ class BrokerCluster:
         return 0 if self.registration is None else self.registration.lease_id
 
     def start(
-        self, partitions: LocalPartitions, log_dir: LogDir, recovered: Sequence[tuple[Log, RecoveryReport]]
+        self,
+        partitions: LocalPartitions,
+        log_dir: LogDir,
+        cleaner: LogCleaner,
+        recovered: Sequence[tuple[Log, RecoveryReport]],
     ) -> None:
-        """Follow leaders and followers from now on."""
+        """Follow leaders and followers, and repair damaged logs, from now on."""
         self._partitions = partitions
         self._clean_since = self._kept_since(log_dir, recovered)
         if not self._clean_since:
             # ORDER: BEFORE the broker can stop: it may never register, and the next start finds nothing wrong.
             self._forget_registration()
-        log_dir.watch_offline(lambda reason: self._effects.timers.call_soon(self._disk_failed, reason))
         effects, node_id = self._effects, self._node_id
         self.replication = LeaderReplication(
             self._metadata,
@@ -108,6 +114,18 @@ class BrokerCluster:
             config=lambda: self._configs.broker,
         )
         self.fetchers.start()
+        self.repairs = ReplicaRepairs(
+            partitions,
+            cleaner,
+            self.replication,
+            self._network,
+            node_id=node_id,
+            clock=effects.clock,
+            executor=effects.executor,
+            config=lambda: self._configs.broker,
+        )
+        self.repairs.start()
+        log_dir.watch(self._watch)
         self.controller = Controller(
             self._metadata,
             node_id=node_id,
@@ -152,7 +170,11 @@ class BrokerCluster:
             await self.controller.close()
             await self.registration.close()
         await asyncio.gather(
-            self.fetchers.close(), self.replication.close(), self.markers.close(), self.coordinators.close()
+            self.repairs.close(),
+            self.fetchers.close(),
+            self.replication.close(),
+            self.markers.close(),
+            self.coordinators.close(),
         )
 
     def _rules(self, topic: str) -> ElectionRules:
@@ -164,7 +186,11 @@ class BrokerCluster:
         if self._partitions is not None:
             self._partitions.reassess()
 
-    # ---- a disk that fails
+    # ---- logs that are damaged, and a disk that fails
+
+    def _watch(self, log: Log) -> None:
+        log.on_offline = lambda reason: self._effects.timers.call_soon(self._disk_failed, reason)
+        log.on_corrupt = lambda: self.repairs.damage_found(log)
 
     def _disk_failed(self, reason: str) -> None:
         """Stop, as a Kafka broker whose only log directory has failed: others lead what this one led."""

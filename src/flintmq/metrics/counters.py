@@ -60,7 +60,7 @@ class LogCounters:
 
     __slots__ = (
         "buckets", "compaction_bytes", "compactions", "duplicates", "flush_failures", "flush_seconds",
-        "records_deleted", "retention_bytes", "scrubbed_bytes", "unsynced_deleted",
+        "records_deleted", "repaired_ranges", "retention_bytes", "scrubbed_bytes", "unsynced_deleted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -79,6 +79,7 @@ class LogCounters:
         """Read by compaction."""
         self.scrubbed_bytes = 0
         """Read by the scrub, and sound."""
+        self.repaired_ranges = 0
 
     def flushed(self, elapsed_s: float) -> None:
         self.flush_seconds += elapsed_s

@@ -183,6 +183,11 @@ _LOGS = (
         "Ranges of offsets that are refused because their bytes are damaged.",
     ),
     Metric(
+        "flintmq_repaired_ranges_total",
+        _COUNTER,
+        "Ranges of offsets that were damaged and have been copied from another replica.",
+    ),
+    Metric(
         "flintmq_log_flush_seconds",
         _HISTOGRAM,
         "Time of a sync of one log to the disk, its queueing included.",

@@ -31,3 +31,14 @@ def truncate_ranges(ranges: Iterable[CorruptRange], end_offset: int) -> list[Cor
         for bad in ranges
         if bad.base_offset < end_offset
     ]
+
+
+def subtract_range(ranges: Iterable[CorruptRange], start_offset: int, end_offset: int) -> list[CorruptRange]:
+    """Return what lies of the ranges below `start_offset`, and from `end_offset` on."""
+    left = []
+    for bad in ranges:
+        if bad.base_offset < min(start_offset, bad.end_offset):
+            left.append(CorruptRange(bad.base_offset, min(bad.end_offset, start_offset)))
+        if max(bad.base_offset, end_offset) < bad.end_offset:
+            left.append(CorruptRange(max(bad.base_offset, end_offset), bad.end_offset))
+    return left

@@ -326,13 +326,13 @@ class Log(LogSegments):
         self.visibility.recover(high_watermark, end_offset, [(end_offset, stable)])
         epochs_before = self.epochs.encode()
         self.epochs.truncate_from_end(0 if restarts else end_offset)
-        self.corrupt = truncate_ranges(self.corrupt, end_offset)
+        self.corrupt = [] if restarts else truncate_ranges(self.corrupt, end_offset)
         self.recent_positions.clear()
         self.durable_segment = -1
         snapshots = self.snapshots
         self.snapshots = snapshots.up_to(-1 if restarts else end_offset)
         self.truncation = Truncation(
-            self._partition_dir,
+            self.partition_dir,
             self.config,
             kept=kept,
             removed=removed,

@@ -78,7 +78,7 @@ class LogDir:
         self.path = path
         self.counters = counters or LogCounters()
         self.logs: dict[TopicPartition, Log] = {}
-        self._on_offline: Callable[[str], object] | None = None
+        self._watch: Callable[[Log], object] | None = None
         self.assigned = 0
         """How many `load` has to open, or had."""
         self.was_clean = False
@@ -285,16 +285,16 @@ class LogDir:
         """The empty log of a new partition. It gets its directory with the first batch: most of what a topic of a
         thousand partitions costs are the files, and many partitions never see a record."""
         log = self._empty_log(self._partition_dir(partition), partition.config)
-        if self._on_offline is not None:
-            log.on_offline = self._on_offline
+        if self._watch is not None:
+            self._watch(log)
         self.logs[partition.topic, partition.partition] = log
         return log
 
-    def watch_offline(self, on_offline: Callable[[str], object]) -> None:
-        """Call with the reason whenever a log goes offline from now on."""
-        self._on_offline = on_offline
+    def watch(self, watch: Callable[[Log], object]) -> None:
+        """Call `watch` with every log, and with each that is created later: it sets the log's callbacks."""
+        self._watch = watch
         for log in self.logs.values():
-            log.on_offline = on_offline
+            watch(log)
 
     def _empty_log(self, directory: PartitionDir, config: TopicConfig) -> Log:
         now_ms = self._clock.now_ms()

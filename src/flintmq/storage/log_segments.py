@@ -16,7 +16,7 @@ from flintmq.metrics import LogCounters
 from flintmq.settings import TopicConfig
 from flintmq.storage.aborted_transactions import encode_aborted
 from flintmq.storage.compaction.swap import Swap, rename_cleaned
-from flintmq.storage.corrupt_ranges import CorruptRange
+from flintmq.storage.corrupt_ranges import CorruptRange, subtract_range
 from flintmq.storage.durability.flush import EPOCHS_FILE, Flush, SealedSegment, encode_metadata
 from flintmq.storage.limits import LOG_LIMITS, LogLimits
 from flintmq.storage.log_state import LogState
@@ -63,6 +63,8 @@ class LogSegments:
         self.offline: str | None = None
         self.on_offline: Callable[[str], object] = _nothing
         """Called with the reason when the log goes offline."""
+        self.on_corrupt: Callable[[], object] = _nothing_new
+        """Called when a range is found to be damaged."""
         self.generation = 0
         self.truncation: Truncation | None = None
         """The one in progress: nothing is appended, flushed or deleted until it is finished."""
@@ -77,7 +79,7 @@ class LogSegments:
         """Segments below the start whose files still exist: the start is not on disk yet, or removing them failed."""
         self.recent_positions: dict[int, int] = {}
         """Where the last batches of the active segment begin: readers at the tail need no index."""
-        self._partition_dir = partition_dir
+        self.partition_dir = partition_dir
         self._create_directory = create_directory
         self._recent_batches = limits.recent_batches
 
@@ -162,7 +164,7 @@ class LogSegments:
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Return a segment of this log that is not part of it yet."""
-        return self._partition_dir.new_segment(base_offset, self.config, now_ms)
+        return self.partition_dir.new_segment(base_offset, self.config, now_ms)
 
     def add_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Create the file of a new segment, which becomes the active one. StorageError if that fails."""
@@ -183,7 +185,7 @@ class LogSegments:
 
     def _create_file(self, segment: Segment) -> None:
         try:
-            self._partition_dir.create_file(segment, self.config)
+            self.partition_dir.create_file(segment, self.config)
         except OSError as error:
             self.go_offline(f"{segment.path(LOG)} could not be made, nor removed: {error}")
             raise StorageError(f"{segment.path(LOG)} could not be made: {error}.") from error
@@ -198,6 +200,11 @@ class LogSegments:
         if bad not in self.corrupt:
             self.corrupt.append(bad)
             logger.error("%s: offsets %d to %d are damaged", self.name, bad.base_offset, bad.end_offset - 1)
+            self.on_corrupt()
+
+    def forget_corrupt(self, start_offset: int, end_offset: int) -> None:
+        """Serve these offsets again: sound batches have taken the place of those that were damaged."""
+        self.corrupt = subtract_range(self.corrupt, start_offset, end_offset)
 
     # ---- flushing
 
@@ -257,7 +264,7 @@ class LogSegments:
 
     def remove_files(self, segments: list[Segment]) -> None:
         """Remove the files of segments that `advance_start` dropped. OSError after all were tried."""
-        self._partition_dir.remove_files(segments, self.segments)
+        self.partition_dir.remove_files(segments, self.segments)
 
     def forget_deleted(self, segments: list[Segment]) -> None:
         """Drop segments whose files are gone: nothing is left to sync, and the disk gives their room back once no
@@ -270,8 +277,13 @@ class LogSegments:
         """Note that compaction has left no key twice below `offset`."""
         self.first_dirty_offset = offset
 
+    def add_dirty(self, offset: int) -> None:
+        """Note that keys may be there twice from `offset` on: another replica, from which batches were copied, may
+        be compacted less."""
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+
     def replace_segments(self, swap: Swap, cleaned: Segment, generation: int) -> bool:
-        """Put a compacted segment in the place of those it was made from, in the directory and here.
+        """Put a segment that was written aside in the place of those it was made from, in the directory and here.
 
         False, and nothing has happened, if these are not there any more as they were in `generation`. ORDER: `swap`
         is on stable storage BEFORE this, and the files of the others go AFTER it.
@@ -289,7 +301,7 @@ class LogSegments:
             rename_cleaned(self.disk, self.directory, swap)
         except OSError as error:
             # Some files may be in place and others not: the next start finishes it.
-            self.go_offline(f"a compacted segment could not be put in place: {error}")
+            self.go_offline(f"a rewritten segment could not be put in place: {error}")
             raise
         for segment in old:
             segment.removed = True
@@ -345,4 +357,8 @@ class LogSegments:
 
 
 def _nothing(reason: str) -> None:
+    """Stand for a callback that nobody has set."""
+
+
+def _nothing_new() -> None:
     """Stand for a callback that nobody has set."""

@@ -42,9 +42,11 @@ def scrub(
     file, begun = segment.open(), position
     batches = records = 0
     chunk, start = b"", position
+    # The lowest offset that the batch before may have had.
+    before = expected
 
-    def lost() -> ScrubResult:
-        bad = CorruptRange(expected, end_offset)
+    def lost(first: int | None = None) -> ScrubResult:
+        bad = CorruptRange(expected if first is None else first, end_offset)
         return ScrubResult(size, bad, batches, records, end_offset, size - position)
 
     while position < size and position - begun < limit:
@@ -58,9 +60,12 @@ def scrub(
             header.length < HEADER_SIZE - LENGTH_END
             or position + header.size > size
             or header.magic != 2
-            or not expected <= header.base_offset <= header.last_offset < end_offset
+            or not header.base_offset <= header.last_offset < end_offset
         ):
             return lost()
+        if header.base_offset < expected:
+            # Of two batches that are out of order either may have a wrong offset.
+            return lost(min(before, end_offset - 1))
         if at + header.size > len(chunk):
             wanted = min(max(_CHUNK_BYTES, header.size), size - position)
             chunk, start, at = file.pread(wanted, position), position, 0
@@ -71,7 +76,7 @@ def scrub(
             bad = CorruptRange(header.base_offset, header.last_offset + 1)
             # Its own account of how many offsets it has cannot be trusted for what comes next.
             return ScrubResult(position, bad, batches, records, header.base_offset + 1)
-        expected = header.last_offset + 1
+        before, expected = expected, header.last_offset + 1
         batches += 1
         records += header.record_count
     return ScrubResult(position, None, batches, records, expected)

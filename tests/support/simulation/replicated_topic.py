@@ -256,13 +256,13 @@ class ReplicatedTopic:
         found = response.topics[0].partitions[0]
         return ErrorCode(found.error_code), found.offset
 
-    def read(self) -> list[str]:
+    def read(self, *, committed_only: bool = False) -> list[str]:
         """Return everything that a consumer finds."""
 
         async def read_all() -> list[str]:
             client = WorldClient(self.world, "reader", patience_s=120.0)
             end = await client.end_offset(TOPIC, 0)
-            one = WorldReader(client, {(TOPIC, 0): 0})
+            one = WorldReader(client, {(TOPIC, 0): 0}, committed_only=committed_only)
             found: list[str] = []
             while one.positions[TOPIC, 0] < end:
                 found += [(record.value or b"").decode() for record in await one.poll(TOPIC, 0)]

@@ -10,6 +10,7 @@ import pytest
 from flintmq.effects import read_file
 from flintmq.records.batch import read_header
 from flintmq.settings import TopicConfig
+from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import AssignedPartition, LogDir
 from flintmq.storage.truncation.notes import NOTE_FILE
@@ -174,3 +175,20 @@ def test_a_log_is_cut_where_the_leader_epoch_falls(rig: Rig) -> None:
     log = rig.open()
     assert log.end_offset == 2
     assert log.epochs.latest == 5
+
+
+def test_damage_is_told_of_logs_that_are_there_and_of_those_that_come(rig: Rig) -> None:
+    """S5: a repair begins when damage is found, and not when somebody looks."""
+    found: list[str] = []
+
+    def watch(log: Log) -> None:
+        log.on_corrupt = lambda: found.append(log.name)
+
+    rig.folder.watch(watch)
+    created = rig.folder.create(AssignedPartition("b", 0, bytes([2] * 16), TopicConfig()))
+    for log in (rig.log, created):
+        log.add_corrupt(CorruptRange(3, 5))
+        log.add_corrupt(CorruptRange(3, 5))
+    assert found == ["a-0", "b-0"]
+    created.forget_corrupt(0, 10)
+    assert not created.corrupt

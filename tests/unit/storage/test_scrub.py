@@ -79,6 +79,14 @@ def test_offsets_that_go_back_are_damage(bench: Bench) -> None:
     file = bench.disk.open(bench.path(0, LOG))
     file.pwrite((1).to_bytes(8, "big"), at)
     assert read_header(file.pread(61, at)).base_offset == 1
+    # Either of the two may have the wrong one.
+    assert run(bench.log).damage == CorruptRange(3, BATCHES)
+
+
+def test_an_offset_that_is_too_high_is_damage_of_the_batch_that_has_it(bench: Bench) -> None:
+    """The next one shows it: here the last of the segment, after which no offset is left."""
+    at = positions(bench.log)[4]
+    bench.disk.flip(bench.path(0, LOG), at + 7)
     assert run(bench.log).damage == CorruptRange(4, BATCHES)
 
 

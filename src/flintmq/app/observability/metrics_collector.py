@@ -202,6 +202,7 @@ class MetricsCollector:
         out.add("flintmq_compactions_total", logs.compactions)
         out.add("flintmq_compaction_bytes_total", logs.compaction_bytes)
         out.add("flintmq_scrubbed_bytes_total", logs.scrubbed_bytes)
+        out.add("flintmq_repaired_ranges_total", logs.repaired_ranges)
 
     # ---- what must be walked through
 

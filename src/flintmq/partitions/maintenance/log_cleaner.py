@@ -8,17 +8,21 @@ started again, or somebody asks for it by name.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from flintmq.effects import Clock, Executor, read_file
-from flintmq.errors import FlintError, LogOffline, StorageError
+from flintmq.effects import Clock, Executor
+from flintmq.errors import FlintError, LogOffline
+from flintmq.partitions.maintenance.segment_rewrite import (
+    RewriteTurns,
+    SegmentRewriteError,
+    discard_rewritten,
+    put_in_place,
+)
 from flintmq.partitions.partition import Partition
 from flintmq.settings import BrokerConfig
-from flintmq.storage.aborted_transactions import decode_aborted
 from flintmq.storage.compaction.job import (
     CompactionDamage,
     CompactionFailure,
@@ -30,19 +34,9 @@ from flintmq.storage.compaction.job import (
     SegmentInput,
 )
 from flintmq.storage.compaction.planning import CleanableRange, cleanable_range
-from flintmq.storage.compaction.swap import (
-    CLEANED,
-    SWAP_FILE,
-    Swap,
-    discard_cleaned,
-    finish_swap,
-    retract_swap,
-    write_swap,
-)
 from flintmq.storage.corrupt_ranges import CorruptRange
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
-from flintmq.storage.segment import LOG, TXN_INDEX, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +78,6 @@ class CompactionResult:
             self.watcher(self)
 
 
-class LogCleaningError(StorageError):
-    """A pass could not be carried out; the log is as it was, or partly compacted."""
-
-
 class LogCleaner:
     def __init__(
         self,
@@ -104,6 +94,8 @@ class LogCleaner:
         self._executor = executor
         self._config = config
         self._turn = asyncio.Lock()
+        self.turns = RewriteTurns()
+        """Also taken by repairs: of those who rewrite segments of a log one works at a time."""
         self.uncleanable: dict[bytes, dict[int, str]] = {}
         """By topic id and partition: why."""
 
@@ -115,7 +107,7 @@ class LogCleaner:
         Uncleanable if that is not possible.
         """
         compacted = compacted or CompactionResult()
-        async with self._turn:
+        async with self._turn, self.turns.of(partition):
             await self._compact(partition, forced, compacted)
         return compacted
 
@@ -129,7 +121,7 @@ class LogCleaner:
         if log.offline is not None:
             raise LogOffline(log.offline)
         if log.truncation is not None:
-            raise LogCleaningError(f"{log.name} is being truncated.")
+            raise SegmentRewriteError(f"{log.name} is being truncated.")
         generation = log.generation
         now_ms = self._clock.now_ms()
         if forced and log.active.size and log.last_stable_offset > log.active.base_offset:
@@ -167,9 +159,9 @@ class LogCleaner:
         if log.offline is not None:
             raise LogOffline(log.offline) from error
         if error is not None:
-            raise LogCleaningError(str(error)) from error
+            raise SegmentRewriteError(str(error)) from error
         if log.snapshots.durable_offset < end_offset:
-            raise LogCleaningError(f"the producers of {log.name} could not be written down")
+            raise SegmentRewriteError(f"the producers of {log.name} could not be written down")
         await self._executor.run(self._log_dir.checkpoint)
 
     async def _make_start_durable(self, partition: Partition) -> None:
@@ -181,8 +173,8 @@ class LogCleaner:
                 return
             await self._executor.run(self._log_dir.checkpoint_starts)
             if partition.deleted or log.offline is not None:
-                raise LogCleaningError(f"{log.name} is gone.")
-        raise LogCleaningError(f"the start of {log.name} moves on and on")
+                raise SegmentRewriteError(f"{log.name} is gone.")
+        raise SegmentRewriteError(f"the start of {log.name} moves on and on")
 
     async def _pass(
         self, partition: Partition, found: CleanableRange, compacted: CompactionResult, generation: int
@@ -196,28 +188,30 @@ class LogCleaner:
         try:
             async for event in events:
                 if partition.deleted or log.offline is not None:
-                    raise LogCleaningError(f"{log.name} is gone.")
+                    raise SegmentRewriteError(f"{log.name} is gone.")
                 _check_generation(log, generation)
                 match event:
                     case CompactionProgress():
                         compacted.note(event)
                     case GroupResult():
-                        await self._put_in_place(log, event, generation)
+                        await put_in_place(
+                            log, event, generation, executor=self._executor, now_ms=self._clock.now_ms()
+                        )
                     case CompactionDamage():
                         self._found_damage(partition, event)
                     case CompactionFailure():
-                        raise LogCleaningError(event.reason)
+                        raise SegmentRewriteError(event.reason)
                     case CompactionSummary():
                         summary = event
         except (FlintError, OSError):
             # ORDER: the process that writes such files is gone BEFORE they are removed.
             await events.aclose()
-            await self._executor.run(_discard, log)
+            await self._executor.run(discard_rewritten, log)
             raise
         finally:
             await events.aclose()
         if summary is None:
-            raise LogCleaningError(f"the compaction of {log.name} ended too early")
+            raise SegmentRewriteError(f"the compaction of {log.name} ended too early")
         if not compacted.passes:
             compacted.bytes_before, compacted.records_before = summary.bytes_before, summary.records_before
         else:
@@ -231,7 +225,7 @@ class LogCleaner:
         log.counters.compaction_bytes += summary.bytes_before
         log.counters.compactions += 1
         if summary.next_dirty_offset <= found.first_dirty_offset < found.end_offset:
-            raise LogCleaningError(
+            raise SegmentRewriteError(
                 f"The keys of one batch of {log.name} do not fit into log.cleaner.dedupe.buffer.size."
             )
         _check_generation(log, generation)
@@ -275,93 +269,20 @@ class LogCleaner:
             else 0,
         )
 
-    async def _put_in_place(self, log: Log, group: GroupResult, generation: int) -> None:
-        swap = Swap(group.bases, group.has_transaction_index)
-        cleaned = _segment_of(log, group, self._clock.now_ms())
-        disk, folder = log.disk, log.directory
-
-        def announce() -> bool:
-            with log.close_guard.entered() as is_mine:
-                if not is_mine or log.generation != generation:
-                    return False
-                if group.has_transaction_index:
-                    cleaned.aborted = decode_aborted(read_file(disk, f"{cleaned.path(TXN_INDEX)}{CLEANED}"))
-                path = f"{cleaned.path(LOG)}{CLEANED}"
-                if disk.size(path) != group.size:
-                    raise OSError(errno.EIO, "the cleaned segment is not as it was reported", path)
-                write_swap(disk, folder, swap)
-                return True
-
-        def finish() -> None:
-            with log.close_guard.entered() as is_mine:
-                # A truncation has finished it, and the names may be those of other segments by now.
-                if is_mine and log.generation == generation:
-                    finish_swap(disk, folder, swap)
-
-        if not _is_current(log, swap):
-            # Deleted meanwhile, by age or by a client.
-            raise LogCleaningError(f"{log.name} was changed meanwhile.")
-        try:
-            is_mine = await self._executor.run(announce)
-        except OSError as error:
-            if disk.exists(f"{folder}/{SWAP_FILE}"):
-                # It may be found after a crash or not; with it, cleaned files must not change any more.
-                log.go_offline(f"the note about a compacted segment could not be synced: {error}")
-                raise LogOffline(log.offline) from error
-            raise LogCleaningError(str(error)) from error
-        if not is_mine:
-            raise LogCleaningError(f"{log.name} is gone.")
-        try:
-            if not log.replace_segments(swap, cleaned, generation):
-                await self._executor.run(_retract, log)
-                raise LogCleaningError(f"{log.name} was changed meanwhile.")
-            await self._executor.run(finish)
-        except OSError as error:
-            log.go_offline(f"a compacted segment could not be put in place: {error}")
-            raise LogOffline(log.offline) from error
+    def may_clean_again(self, partition: Partition) -> None:
+        """Forget that a pass has met damage in a log: it is repaired, or an operator asks for another pass."""
+        self.uncleanable.get(partition.topic_id, {}).pop(partition.index, None)
 
     def _found_damage(self, partition: Partition, damage: CompactionDamage) -> None:
         log = partition.log
         if not damage.checksum_is_right:
             log.add_corrupt(CorruptRange(damage.first_offset, damage.end_offset))
         self.uncleanable.setdefault(partition.topic_id, {})[partition.index] = damage.reason
-        raise LogCleaningError(
+        raise SegmentRewriteError(
             f"{log.name} cannot be compacted: {damage.reason} (segment {damage.segment}, byte {damage.position})."
         )
 
 
 def _check_generation(log: Log, generation: int) -> None:
     if log.generation != generation:
-        raise LogCleaningError(f"{log.name} was truncated meanwhile.")
-
-
-def _is_current(log: Log, swap: Swap) -> bool:
-    bases = {segment.base_offset for segment in log.segments}
-    return all(base in bases for base in swap.bases)
-
-
-def _retract(log: Log) -> None:
-    with log.close_guard.entered() as is_mine:
-        if is_mine:
-            retract_swap(log.disk, log.directory)
-
-
-def _discard(log: Log) -> None:
-    """What a pass leaves that failed; if that cannot be removed, the next pass or the next start does it."""
-    with log.close_guard.entered() as is_mine:
-        try:
-            if is_mine:
-                discard_cleaned(log.disk, log.directory)
-        except OSError as error:
-            logger.warning("%s: what an unfinished compaction left cannot be removed: %s", log.name, error)
-
-
-def _segment_of(log: Log, group: GroupResult, now_ms: int) -> Segment:
-    segment = log.new_segment(group.bases[0], now_ms)
-    segment.size = group.size
-    segment.first_timestamp = group.first_timestamp
-    segment.max_timestamp = group.max_timestamp
-    segment.max_timestamp_offset = group.max_timestamp_offset
-    segment.index_bytes = group.index_bytes
-    segment.drop_indexes()
-    return segment
+        raise SegmentRewriteError(f"{log.name} was truncated meanwhile.")

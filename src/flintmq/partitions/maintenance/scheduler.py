@@ -250,7 +250,7 @@ class MaintenanceScheduler:
             part.phase = compacted.phase
             part.bytes_done, part.bytes_total = compacted.bytes_done, compacted.bytes_total
 
-        self.cleaner.uncleanable.get(partition.topic_id, {}).pop(partition.index, None)
+        self.cleaner.may_clean_again(partition)
         done = await self.cleaner.compact(partition, forced=True, compacted=CompactionResult(watcher=note))
         part.bytes_before, part.bytes_after = done.bytes_before, done.bytes_after
         part.records_before, part.records_after = done.records_before, done.records_after

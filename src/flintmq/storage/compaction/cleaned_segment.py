@@ -1,4 +1,4 @@
-"""A cleaned segment while it is written beside those that it will replace.
+"""A cleaned or repaired segment while it is written beside those that it will replace.
 
 Its files end in `.cleaned`, which no reader and no recovery takes for a part of the log. ORDER: every file is
 synced, then the directory, and only then is the segment reported; the swap is the broker's.
@@ -55,6 +55,12 @@ class CleanedSegment:
         self._records += filtered.records
         if self._buffered_bytes >= _BUFFER_BYTES:
             self._write()
+
+    def written(self) -> Segment:
+        """Write what is buffered; return the segment as it is so far, to be read under its present name."""
+        self._write()
+        self._segment.file = self._file
+        return self._segment
 
     def finish(
         self, group: Sequence[SegmentInput], aborted: Sequence[AbortedTransaction], records_before: int

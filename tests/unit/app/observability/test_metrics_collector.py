@@ -193,9 +193,11 @@ def test_logs_that_are_offline_or_damaged_are_counted() -> None:
 def test_what_upkeep_did_is_counted() -> None:
     counters = Counters()
     logs = counters.logs
-    logs.retention_bytes, logs.compactions, logs.compaction_bytes, logs.scrubbed_bytes = 1, 2, 3, 4
+    names = ("retention_bytes", "compactions", "compaction_bytes", "scrubbed_bytes", "repaired_ranges")
+    for at, name in enumerate(names, 1):
+        setattr(logs, name, at)
     scrape, _ = scrape_of(parts_of([]), counters)
-    for at, name in enumerate(("retention_bytes", "compactions", "compaction_bytes", "scrubbed_bytes"), 1):
+    for at, name in enumerate(names, 1):
         assert scrape.total(f"flintmq_{name}_total") == at
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from flintmq.effects import read_file
 from flintmq.errors import CorruptionError, LogOffline
-from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner, LogCleaningError
+from flintmq.partitions.maintenance.log_cleaner import CompactionResult, LogCleaner
+from flintmq.partitions.maintenance.segment_rewrite import SegmentRewriteError
 from flintmq.partitions.partition import Partition
 from flintmq.partitions.record_deletion import delete_records
 from flintmq.records.record import build_batch
@@ -155,7 +156,7 @@ def test_a_full_disk_ends_the_pass_leaves_nothing_and_the_log_serves_on(broker: 
         bench.disk.free_bytes = 10
 
     bench.at("create", CLEANED, fill_up)
-    with pytest.raises(LogCleaningError, match="No space left"):
+    with pytest.raises(SegmentRewriteError, match="No space left"):
         bench.compact()
     assert bench.pairs() == before
     assert bench.left_behind() == []
@@ -174,7 +175,7 @@ def test_a_full_disk_at_the_note_leaves_the_log_as_it_was(broker: SingleBroker) 
         bench.disk.free_bytes = 0
 
     bench.at("create", "swap.tmp", fill_up)
-    with pytest.raises(LogCleaningError, match="No space left"):
+    with pytest.raises(SegmentRewriteError, match="No space left"):
         bench.compact()
     assert bench.partition.log.offline is None
     assert [name for name in bench.left_behind() if name.endswith(CLEANED)] == []
@@ -211,7 +212,7 @@ def test_records_deleted_under_a_pass_end_it_and_nothing_else_is_touched(broker:
         )
 
     bench.at("rename", SWAP_FILE, lambda: bench.loop.create_task(delete()))
-    with pytest.raises(LogCleaningError, match="changed meanwhile"):
+    with pytest.raises(SegmentRewriteError, match="changed meanwhile"):
         bench.compact()
     bench.loop.run_until_idle()
     assert log.start_offset == start
@@ -233,7 +234,7 @@ def test_a_log_deleted_under_a_pass_is_left_alone(broker: SingleBroker) -> None:
         partition.close()
 
     bench.at("create", CLEANED, delete)
-    with pytest.raises(LogCleaningError, match=r"gone|No such file"):
+    with pytest.raises(SegmentRewriteError, match=r"gone|No such file"):
         bench.loop.run_until_complete(bench.cleaner.compact(partition, forced=True))
     assert not bench.disk.exists(f"{folder}/{SWAP_FILE}")
 
@@ -244,7 +245,7 @@ def test_damage_makes_a_log_uncleanable_and_its_range_is_refused(broker: SingleB
     log = bench.partition.log
     (position, header), *_ = list(log.segments[1].walk(0))[1:]
     bench.disk.flip(log.segments[1].path(LOG), position + 65)
-    with pytest.raises(LogCleaningError, match="cannot be compacted"):
+    with pytest.raises(SegmentRewriteError, match="cannot be compacted"):
         bench.compact()
     assert bench.cleaner.gave_up(bench.partition)
     assert log.corrupt == [CorruptRange(header.base_offset, header.last_offset + 1)]

@@ -456,3 +456,11 @@ def test_a_clean_stop_leaves_files_that_end_where_the_log_does() -> None:
     assert not [name for name in bench.disk.list(DIRECTORY) if name.endswith(".cut")]
     assert sum(bench.disk.size(bench.path(base, ".log")) for base in bench.bases()) == sum(map(len, written))
     assert contents(bench.open(clean=True)) == written
+
+
+def test_a_log_that_begins_again_knows_of_no_damage() -> None:
+    bench = Bench()
+    bench.fill(4)
+    bench.log.add_corrupt(CorruptRange(1, 2))
+    bench.restart(100)
+    assert not bench.log.corrupt
