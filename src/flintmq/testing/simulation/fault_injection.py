@@ -10,6 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
+from flintmq.metadata import keys
+from flintmq.metadata.store import Put
 from flintmq.testing.simulation.broker_node import BrokerNode
 from flintmq.testing.simulation.fault_schedule import (
     BlockLinks,
@@ -23,6 +27,7 @@ from flintmq.testing.simulation.fault_schedule import (
     FillDisk,
     JumpClock,
     KillBroker,
+    MoveLeaders,
     PauseBroker,
     RestartBroker,
     Schedule,
@@ -30,6 +35,7 @@ from flintmq.testing.simulation.fault_schedule import (
     SkewClock,
     SlowDisk,
 )
+from flintmq.testing.simulation.store import SimulatedStore
 from flintmq.testing.simulation.world import World
 
 _CHECK_S: Final = 1.0
@@ -111,6 +117,8 @@ class FaultInjection:
                 world.store.expire_leases(world.brokers[fault.node].name)
             case CompactStore() if world.store is not None:
                 world.store.compact()
+            case MoveLeaders() if world.store is not None:
+                self._move_leaders(world.store, fault.times, fault.period_s)
 
     def _last(self, for_s: float, end: Callable[[], object]) -> None:
         self._last_id += 1
@@ -151,6 +159,13 @@ class FaultInjection:
 
         self._last(fault.for_s, end)
 
+    def _move_leaders(self, store: SimulatedStore, times: int, period_s: float) -> None:
+        for key in sorted(store.items):
+            if key.startswith(keys.PARTITIONS):
+                _elect_next(store, key)
+        if times > 1 and not self._is_over:
+            self._world.timeline.after(period_s, partial(self._move_leaders, store, times - 1, period_s))
+
     def _block(self, fault: BlockLinks) -> None:
         wires, timeline = self._world.wires, self._world.timeline
         is_blocked = is_over = False
@@ -172,3 +187,18 @@ class FaultInjection:
 
         switch()
         self._last(fault.for_s, end)
+
+
+def _elect_next(store: SimulatedStore, key: str) -> None:
+    """Elect the next member of the ISR that is registered as it was when it joined, as a controller may."""
+    value = keys.decode_partition(store.items[key].value)
+    if value.leader not in value.isr or len(value.isr_epochs) != len(value.isr):
+        return
+    at = value.isr.index(value.leader)
+    members = list(zip(value.isr, value.isr_epochs, strict=True))
+    for node, epoch in members[at + 1 :] + members[:at]:
+        registration = store.items.get(keys.broker(node))
+        if registration is not None and registration.revision == epoch:
+            elected = replace(value, leader=node, epoch=value.epoch + 1)
+            store.txn({key: store.items[key].revision}, {key: Put(keys.encode(elected))})
+            return

@@ -131,6 +131,14 @@ class CompactStore(ScheduledFault):
     """The metadata store forgets its history."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLeaders(ScheduledFault):
+    """Every partition gets another leader of its ISR, several times, though the one that it has lives."""
+
+    times: int
+    period_s: float
+
+
 Schedule = tuple[ScheduledFault, ...]
 
 
@@ -191,7 +199,7 @@ def random_schedule(
     random = Random(f"{seed} faults")
     kinds: list[Callable[[Random, float, Sequence[int]], ScheduledFault]] = [
         _kill, _kill, _restart, _pause, _slow_disk, _jump, _skew, _block, _block, _block, _drop, _delay, _transaction,
-        _expire, _compact,
+        _expire, _compact, _move, _move,
     ]  # fmt: skip
     if power:
         kinds += [_cut_power, _cut_power]
@@ -316,6 +324,10 @@ def _transaction(random: Random, at_s: float, brokers: Sequence[int]) -> Schedul
 
 def _expire(random: Random, at_s: float, brokers: Sequence[int]) -> ScheduledFault:
     return ExpireLeases(at_s=at_s, node=random.choice(brokers))
+
+
+def _move(random: Random, at_s: float, brokers: Sequence[int]) -> ScheduledFault:
+    return MoveLeaders(at_s=at_s, times=random.randint(1, 6), period_s=_seconds(random, 0.005, 0.5))
 
 
 def _compact(random: Random, at_s: float, brokers: Sequence[int]) -> ScheduledFault:

@@ -18,6 +18,7 @@ from flintmq.testing.simulation.fault_schedule import (
     FillDisk,
     JumpClock,
     KillBroker,
+    MoveLeaders,
     PauseBroker,
     RestartBroker,
     SkewClock,
@@ -27,6 +28,7 @@ from flintmq.testing.simulation.fault_schedule import (
 )
 from flintmq.testing.simulation.wires import STORE, broker_name
 from flintmq.testing.simulation.world import World
+from support.simulation.replicated_topic import ReplicatedTopic
 
 
 @pytest.fixture
@@ -180,6 +182,20 @@ def test_a_log_that_goes_offline_after_all_is_mended_comes_back(world: World) ->
     injection.mend()
     assert world.run_until(sending, within_s=30) == 1
     assert node.starts == 2
+
+
+def test_leaders_move_among_their_isr_and_never_to_a_broker_that_is_down() -> None:
+    with ReplicatedTopic() as cluster:
+        cluster.brokers[3].kill()
+        cluster.wait(lambda: cluster.isr == [1, 2])
+        epoch, leaders = cluster.state.epoch, []
+        FaultInjection(cluster.world).schedule((MoveLeaders(at_s=0.0, times=3, period_s=1.0),))
+        for _ in range(3):
+            cluster.run(0.5)
+            leaders.append(cluster.leader)
+            cluster.run(0.5)
+        assert leaders == [2, 1, 2]
+        assert cluster.state.epoch == epoch + 3
 
 
 def test_any_schedule_is_survived_and_mended() -> None:
