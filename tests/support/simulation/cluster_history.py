@@ -22,9 +22,9 @@ from flintmq.testing.simulation.world import World, WorldStuck
 from support.histories.checker import check
 from support.simulation.cluster_counts import ClusterCounts
 from support.simulation.group_workload import GroupWorkload
-from support.simulation.isr_invariant import IsrInvariant
 from support.simulation.power_budget import PowerBudget
 from support.simulation.replica_comparison import differences, leaderless, unhealthy
+from support.simulation.replica_invariants import ReplicaInvariants
 from support.simulation.workload import HistoryReport, Workload, checked
 
 REPLICATED = {
@@ -60,7 +60,7 @@ def run_cluster_history(
     with World(seed, brokers=brokers, settings={**REPLICATED, **(settings or {})}) as world:
         assert world.store is not None
         observed, budget = ClusterCounts(world.store), PowerBudget(world.store)
-        invariant = IsrInvariant(world, world.store)
+        invariants = ReplicaInvariants(world, world.store)
         for node in world.brokers.values():
             node.may_lose_records = (
                 (lambda: False) if _leads_alone(seed) else partial(budget.take, node.node_id)
@@ -79,7 +79,7 @@ def run_cluster_history(
         )
         readers = GroupWorkload(workload, "readers", places)
         processors = GroupWorkload(workload, "processors", [(FAST, 0), (SYNCED, 1)])
-        with invariant.watching():
+        with invariants.watching():
             work = world.clients.spawn(_work(workload, readers, processors))
             world.run_for(duration_s)
             injection.mend()
@@ -92,7 +92,7 @@ def run_cluster_history(
         for group in (readers, processors):
             world.run_until(world.clients.spawn(group.read_offsets()))
         anomalies: list[object] = [
-            *invariant.breaches,
+            *invariants.breaches,
             *check(workload.recorder.history),
             *differences(world),
         ]

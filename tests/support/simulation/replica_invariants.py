@@ -1,7 +1,9 @@
-"""What must hold of every member of an ISR: it has everything that is committed, and the same of it.
+"""What must hold of replicas all the time, whether a client could see it or not.
 
-The checker of histories sees a breach only if the replica is elected before it has caught up. This looks at the logs
-themselves, each time the metadata store commits a larger ISR, and each time a log is truncated.
+A member of an ISR has everything that is committed, and the same of it; a follower takes over only what its leader
+has, and removes only what its leader does not have. The checker of histories sees a breach only if the replica is
+elected before it has caught up. This looks at the logs themselves, each time the metadata store commits a larger ISR,
+and each time a follower writes to its log or truncates it.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from flintmq.metadata import keys
 from flintmq.metadata.keys import PartitionValue
 from flintmq.metadata.store import StoreChange
 from flintmq.records.uuids import encode_uuid
+from flintmq.storage.leader_epochs import LeaderEpochs
 from flintmq.storage.log import Log
 from flintmq.storage.truncation.truncation import Truncation
 from flintmq.testing.simulation.store import SimulatedStore
 from flintmq.testing.simulation.world import World
 
 
-class IsrInvariant:
+class ReplicaInvariants:
     def __init__(self, world: World, store: SimulatedStore) -> None:
         self._world = world
         self._store = store
@@ -29,26 +32,72 @@ class IsrInvariant:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at truncations too."""
-        begin = Log.begin_truncation
+        """Look at what followers write and truncate, too."""
+        begin, append = Log.begin_truncation, Log.append_replicated
 
         def observed(log: Log, offset: int, now_ms: int) -> Truncation | None:
+            epochs = LeaderEpochs.decode(log.epochs.encode())
             truncation = begin(log, offset, now_ms)
             if truncation is not None:
-                self._truncated(log)
+                self._truncated(log, epochs)
             return truncation
 
-        with patch.object(Log, "begin_truncation", observed):
+        def observed_append(log: Log, data: memoryview, now_ms: int) -> int:
+            end = append(log, data, now_ms)
+            if len(data):
+                self._appended(log)
+            return end
+
+        with (
+            patch.object(Log, "begin_truncation", observed),
+            patch.object(Log, "append_replicated", observed_append),
+        ):
             yield
 
-    def _truncated(self, log: Log) -> None:
+    def _appended(self, log: Log) -> None:
+        key = keys.partition(log.topic_id, log.partition)
+        item = self._store.items.get(key)
+        if item is None:
+            return
+        value, last = keys.decode_partition(item.value), log.end_offset - 1
+        leader = self._log(key, value.leader)
+        if leader is None or not self._is_leader_current(value):
+            return
+        if leader.end_offset <= last or leader.epochs.epoch_of(last) != log.epochs.epoch_of(last):
+            for node in self._followers(value, log):
+                self.breaches.append(
+                    f"broker {node} writes offset {last} of {key}, which its leader does not have"
+                )
+
+    def _is_leader_current(self, value: PartitionValue) -> bool:
+        epochs = dict(zip(value.isr, value.isr_epochs, strict=False))
+        return value.leader in epochs and self._is_current(value.leader, epochs[value.leader])
+
+    def _followers(self, value: PartitionValue, log: Log) -> list[int]:
+        """Return the broker of a log, if it follows the leader that the store names."""
+        found = []
+        for node in value.replicas:
+            core = self._world.brokers[node].core
+            partition = None if core is None else core.partitions.by_id.get((log.topic_id, log.partition))
+            if (
+                partition is not None
+                and partition.log is log
+                and (partition.leader, partition.leader_epoch) == (value.leader, value.epoch)
+            ):
+                found.append(node)
+        return found
+
+    def _truncated(self, log: Log, epochs_before: LeaderEpochs) -> None:
         key = keys.partition(log.topic_id, log.partition)
         item = self._store.items.get(key)
         if item is None:
             return
         value = keys.decode_partition(item.value)
         leader = self._log(key, value.leader)
-        if leader is None or log.end_offset >= leader.high_watermark:
+        if leader is None:
+            return
+        self._check_removed(key, value, leader, log, epochs_before)
+        if log.end_offset >= leader.high_watermark:
             return
         for node, epoch in zip(value.isr, value.isr_epochs, strict=False):
             if self._is_current(node, epoch) and self._log(key, node) is log:
@@ -56,6 +105,18 @@ class IsrInvariant:
                     f"broker {node} is in the ISR of {key}, truncates its log to {log.end_offset}, and "
                     f"{leader.high_watermark} records are committed"
                 )
+
+    def _check_removed(
+        self, key: str, value: PartitionValue, leader: Log, log: Log, epochs_before: LeaderEpochs
+    ) -> None:
+        """What a follower removes, its leader does not have; a response of an earlier leader may say otherwise."""
+        end = log.end_offset
+        if leader.end_offset <= end or leader.epochs.epoch_of(end) != epochs_before.epoch_of(end):
+            return
+        for node in self._followers(value, log):
+            self.breaches.append(
+                f"broker {node} truncates its log of {key} to {end}, and its leader has the same record there"
+            )
 
     def _is_current(self, node: int, epoch: int) -> bool:
         """Whether a broker runs under this epoch. One that has restarted is no member of an ISR that names it."""
