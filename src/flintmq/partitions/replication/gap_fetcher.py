@@ -14,8 +14,8 @@ from flintmq.cluster.peers import Peer
 from flintmq.effects import Network
 from flintmq.errors import CorruptionError, ErrorCode, FlintError, RequestError, StorageError
 from flintmq.partitions.partition import Partition
-from flintmq.partitions.replication.fetched_batches import GapBatches, gap_batches
 from flintmq.partitions.replication.fetcher import FETCH_VERSION
+from flintmq.partitions.replication.gap_batches import GapBatches, gap_batches
 from flintmq.protocol.messages import FetchRequest, FetchResponse
 from flintmq.storage.repair.sound_batches import Gap
 
