@@ -3,6 +3,9 @@
 Hypothesis tries the same examples in every default run, so that a run says something of the change and not of chance;
 with `--long` they are new ones each time.
 
+The garbage collector leaves out what collection has made: thousands of tests and all modules, which live to the end.
+A full collection would otherwise take a second, in whichever test it happens.
+
 Brokers that tests start as processes run what users run, the compiled core where `./flint test` has compiled it. The
 tests' own process runs the sources, so that tests can replace parts of them; with
 `./flint test --compiled` it runs the compiled core too, and tests marked `plain` are left out.
@@ -13,6 +16,7 @@ with `toolchain:`, so that a run without the tool cannot be taken for a full one
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -28,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until `pytest_collection_finish`: there is no garbage worth the search
     settings.register_profile("default run", derandomize=not config.getoption("--long"), deadline=None)
     settings.load_profile("default run")
     # A shell without job control starts its background jobs with SIGINT ignored, and so would be every process that
@@ -44,6 +49,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if deselected:
         items[:] = [item for item in items if not any(map(item.get_closest_marker, left_out))]
         config.hook.pytest_deselected(items=deselected)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else extension modules report leaks at the exit
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

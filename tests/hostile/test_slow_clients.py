@@ -35,9 +35,10 @@ def send_all_that_fits(wire: Wire, data: bytes) -> int:
     """Without waiting for the broker to take it."""
     wire.sock.setblocking(False)
     sent = 0
+    left = memoryview(data)
     try:
         while sent < len(data):
-            sent += wire.sock.send(data[sent:])
+            sent += wire.sock.send(left[sent:])
     except (BlockingIOError, ConnectionResetError, BrokenPipeError):
         pass
     return sent

@@ -32,6 +32,7 @@ from flintmq.pipeline.runtime.metrics import METRICS, metrics_text
 from flintmq.pipeline.runtime.progress import RunProgress, SinkProgress
 from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import Flow, as_records, records_of
+from support.spark.spark_session import QUICK_JAVA
 from support.spark.spark_topics import Topics
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ def test_a_run_is_seen_and_stopped_from_another_terminal(flow: Flow, topics: Top
         sinks:
           out: {{from: orders, topic: {topic}.out}}
         trigger: {{every: 500ms}}
-        spark: {{spark.driver.memory: 1g, spark.sql.shuffle.partitions: 2}}
+        spark:
+          spark.driver.memory: 1g
+          spark.driver.extraJavaOptions: {QUICK_JAVA}
+          spark.sql.shuffle.partitions: 2
         """
     )
     before = CliRunner().invoke(status, [str(flow.file)])

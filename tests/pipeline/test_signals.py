@@ -17,6 +17,7 @@ import pytest
 
 from support.broker.broker_process import BrokerProcess
 from support.pipeline.pipelines import as_records, records_of
+from support.spark.spark_session import QUICK_JAVA
 from support.spark.spark_topics import Topics
 
 pytestmark = pytest.mark.timeout(450)
@@ -48,7 +49,8 @@ class _Run:
             f"name: p\nbootstrap_servers: {address}\n"
             f'sources: {{a: {{topic: {topic}, decode: {{format: json, schema: "id long"}}}}}}\n'
             f"sinks: {{z: {{from: a, topic: {topic}.out}}}}\n"
-            "spark: {spark.driver.memory: 1g, spark.sql.shuffle.partitions: 2}\n"
+            "spark: {spark.driver.memory: 1g, spark.sql.shuffle.partitions: 2, "
+            f"spark.driver.extraJavaOptions: {QUICK_JAVA}}}\n"
         )
         self.told = folder / "told"
         self.process: subprocess.Popen[str]

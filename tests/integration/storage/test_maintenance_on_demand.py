@@ -214,7 +214,7 @@ def test_a_task_is_asked_about_over_the_wire_and_goes_on_without_its_client(brok
 
 
 def test_what_takes_long_says_how_far_it_is(start_broker: StartBroker) -> None:
-    broker = start_broker("--set", "log.cleaner.io.max.bytes.per.second=30000")
+    broker = start_broker("--set", "log.cleaner.io.max.bytes.per.second=60000")
     flintmq(broker, "topic", "create", "t", "--partitions", "1", "--config", "cleanup.policy=compact")
     produce(broker, "t")
     ran = flintmq(broker, "topic", "compact", "t", "--json")

@@ -1,4 +1,4 @@
-"""A healthy client beside an attack, in a process of its own, and what the broker's process looks like meanwhile.
+"""A healthy client beside an attack, in another process, and what the broker's process looks like meanwhile.
 
     with watched(broker):
         ...attack it...
@@ -11,17 +11,21 @@ socket left behind.
 A second is counted in time that the broker could have used: what the kernel says that the broker's loop thread
 or the client spent waiting for a core (`/proc/…/schedstat`) is taken off, so that a busy machine fails no test.
 The attacker is another process, and its work is not the broker's either.
+
+One process is the healthy client of all attacks, one after the other: to start it takes longer than most of them.
+After a failure the next attack has a new one.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -80,35 +84,13 @@ def watched(
     broker: BrokerProcess, *, worst_ms: float = WORST_MS, memory_max_kib: int = MEMORY_MAX_KIB
 ) -> Iterator[None]:
     """Around an attack: fails the test if the healthy client or the broker suffered from it."""
-    folder = Path(__file__).parents[2]
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "support.broker.hostile",
-            broker.address,
-            str(broker.pid),
-            f"healthy-{next(_numbers)}",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=clean_environment({"PYTHONPATH": os.pathsep.join([str(folder), str(folder.parent)])}),
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    client = _WATCHER.begin(broker)
     try:
-        line = process.stdout.readline()
-        assert line.strip() == READY, f"the healthy client did not start: {line!r}\n{broker.errors}"
         yield
-        process.stdin.close()
-        if not select([process.stdout], [], [], _REPORT_S)[0]:
-            raise AssertionError(f"the healthy client hangs\n{broker.errors}")
-        report = Report(**json.loads(process.stdout.readline()))
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        report = client.end(broker)
+    except BaseException:
+        client.close()
+        raise
     print(f"healthy client: {report}")
     assert not report.error, f"{report.error}\n{broker.errors}"
     assert not report.lost, report.lost
@@ -117,6 +99,67 @@ def watched(
     assert report.memory_rise <= memory_max_kib, report
     assert report.sockets_after <= report.sockets_before, report
     assert broker.is_running, broker.errors
+
+
+class _Watcher:
+    """The healthy client's process, which lives until something fails or the tests end."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def begin(self, broker: BrokerProcess) -> _Watcher:
+        """Return when the client is at work."""
+        if self._process is None:
+            self._process = _start_watcher()
+        try:
+            line = self._ask(f"{broker.address} {broker.pid} healthy-{next(_numbers)}")
+            assert line == READY, f"the healthy client did not start: {line!r}\n{broker.errors}"
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def end(self, broker: BrokerProcess) -> Report:
+        line = self._ask("")
+        assert line, f"the healthy client hangs or has ended\n{broker.errors}"
+        report = Report(**json.loads(line))
+        if report.error:
+            self.close()  # it ended before it was asked to, and took the question for the next attack
+        return report
+
+    def _ask(self, line: str) -> str:
+        """Return its response, nothing if there is none in time."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+        if not select([self._process.stdout], [], [], _REPORT_S)[0]:
+            return ""
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            # Closes its pipes, too.
+            process.communicate()
+
+
+def _start_watcher() -> subprocess.Popen[str]:
+    folder = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-m", "support.broker.hostile"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=clean_environment({"PYTHONPATH": os.pathsep.join([str(folder), str(folder.parent)])}),
+    )
+
+
+_WATCHER = _Watcher()
+atexit.register(_WATCHER.close)
 
 
 # ---- the other process
@@ -142,10 +185,13 @@ class HealthyClient:
             print(READY, flush=True)
             while not select([sys.stdin], [], [], _PAUSE_S)[0]:
                 self._round()
+            sys.stdin.readline()
             self._settle()
             self._read_again()
         except Exception as error:
             report.error = f"{type(error).__name__}: {error}"
+        finally:
+            self._wire.sock.close()
         return report
 
     def _round(self) -> None:
@@ -223,4 +269,6 @@ def sockets(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(HealthyClient(sys.argv[1], int(sys.argv[2]), sys.argv[3]).run())), flush=True)
+    for asked in iter(sys.stdin.readline, ""):
+        address, pid, topic = asked.split()
+        print(json.dumps(asdict(HealthyClient(address, int(pid), topic).run())), flush=True)

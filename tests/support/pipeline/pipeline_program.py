@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import flintmq.pipeline
 from flintmq.spark.session import session
+from support.spark.spark_session import QUICK_JAVA
 
 
 class Point(NamedTuple):
@@ -68,6 +69,7 @@ def main(file: str, point: str = "", number: str = "1") -> None:
     spark = session(
         {
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.session.timeZone": "UTC",
             "spark.log.level": "OFF",

@@ -38,6 +38,7 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
     from flintmq.lake import sync
     from flintmq.pipeline.runtime.runner import run
     from flintmq.spark.session import session
+    from support.spark.spark_session import QUICK_JAVA
 
     for name in ("events", "local", "checkpoint"):
         (directory / name).mkdir()
@@ -51,7 +52,9 @@ def main(directory: Path, settings: dict[str, Any]) -> None:
             "spark.eventLog.compress": "false",
             "spark.local.dir": directory / "local",
             "spark.sql.warehouse.dir": directory / "warehouse",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={directory}/log4j2.properties",
+            "spark.driver.extraJavaOptions": (
+                f"{QUICK_JAVA} -Dlog4j2.configurationFile={directory}/log4j2.properties"
+            ),
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "1",
         },

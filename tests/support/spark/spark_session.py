@@ -12,6 +12,9 @@ from bench.connector import connector_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""For JVMs of tests: what the second compiler makes of code is never used for long enough to pay for it."""
+
 
 def new_session(folder: Path, settings: dict[str, str]) -> SparkSession:
     """`settings` are Spark SQL's. The folder is used by whoever comes first."""
@@ -24,6 +27,7 @@ def new_session(folder: Path, settings: dict[str, str]) -> SparkSession:
     root = session(
         {
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.sql.warehouse.dir": folder / "warehouse",
             "spark.local.dir": folder / "local",
             "spark.sql.session.timeZone": "UTC",

@@ -16,9 +16,12 @@ from flintmq.arrow import worker_gc
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker_gc, "_times", 0)
+    was_frozen = gc.get_freeze_count() > 0  # by the tests' conftest
     gc.unfreeze()
     yield
     gc.unfreeze()
+    if was_frozen:
+        gc.freeze()
 
 
 def test_a_worker_settles_in_its_first_tasks_only(monkeypatch: pytest.MonkeyPatch) -> None:

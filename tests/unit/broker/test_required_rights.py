@@ -32,6 +32,9 @@ ALICE = Principal("User", "alice")
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": str(ADMIN),
+    # Each request has a broker of its own, and most of its start is these partitions.
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
 }
 
 
