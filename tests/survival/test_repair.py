@@ -107,7 +107,7 @@ def test_damage_above_the_watermark_of_a_follower_waits_for_the_watermark() -> N
 
 
 def test_a_leader_that_is_damaged_above_the_watermark_gives_way() -> None:
-    """Nobody has a sound copy, and nobody was told that there is one: another replica leads without it."""
+    """No replica has a sound copy, and the record was never acknowledged: another replica leads without it."""
     with ReplicatedTopic() as cluster:
         _send(cluster, "a")
         cluster.wait_until_in_sync()

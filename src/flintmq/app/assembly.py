@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flintmq.app.authentication import BrokerAuthentication
 from flintmq.app.authorization import AuthorizationSource
-from flintmq.app.broker_cluster import BrokerCluster
 from flintmq.app.cluster_identity import ensure_cluster_id
 from flintmq.app.compaction_process import CompactionProcess
 from flintmq.app.quotas import BrokerQuotas
@@ -46,6 +45,9 @@ from flintmq.settings.references import resolve_all
 from flintmq.storage.log import Log
 from flintmq.storage.log_dir import LogDir
 from flintmq.storage.recovery.log_loader import RecoveryReport
+
+if TYPE_CHECKING:
+    from flintmq.app.broker_cluster import BrokerCluster
 
 logger = logging.getLogger(__name__)
 
@@ -141,6 +143,9 @@ class BrokerCore:
         self.cluster: BrokerCluster | None = None
         """None on a standalone broker."""
         if effects.network is not None:
+            # Only here: a single broker starts without the modules of a cluster.
+            from flintmq.app.broker_cluster import BrokerCluster
+
             self.cluster = BrokerCluster(
                 effects,
                 metadata,

@@ -3,9 +3,10 @@
     report = run_cluster_history(seed, schedule, brokers=3)
     assert not report.anomalies
 
-Topics have three replicas and min.insync.replicas=2. Half of them sync each record before it is acknowledged. Of the
-machines that hold the others only so many lose power that a replica remains (`PowerBudget`). In every fourth seed one
-topic has min.insync.replicas=1, and no machine loses records: its leader may be the only one that has them all.
+Topics have three replicas and min.insync.replicas=2. Half of them sync each record before it is acknowledged. A
+machine loses power only while each of the others keeps another replica with everything (`PowerBudget`). In every
+fourth seed one topic has min.insync.replicas=1, and no machine loses records: its leader may be the only one that has
+them all.
 """
 
 from __future__ import annotations

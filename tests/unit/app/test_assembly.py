@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -139,3 +141,17 @@ def test_a_stop_leaves_the_marker_of_an_orderly_one_and_a_closed_store(machine: 
     again = machine.assemble()
     machine.loop.run_until_complete(again.start())
     assert again.metadata.image.cluster_id == core.metadata.image.cluster_id != ""
+
+
+def test_a_single_broker_starts_without_the_modules_of_a_cluster() -> None:
+    """Each of them is time at the start of every broker."""
+    code = "import sys, flintmq.app.broker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "flintmq.app.assembly" in loaded
+    assert not loaded & {
+        "flintmq.app.broker_cluster",
+        "flintmq.cluster.controller",
+        "flintmq.partitions.replication.fetcher",
+        "flintmq.partitions.replication.repairs",
+    }
