@@ -18,7 +18,7 @@ from flintmq.effects import Executor
 from flintmq.server.outbound import CORKED_BYTES_MAX, Outbound, WritabilityWatcher, memory_of
 from flintmq.storage.segment import FileRange
 
-GATHERED_BYTES: Final = 64 * 1024
+GATHERED_BYTES: Final = 256 * 1024
 # What one client is sent before the others have their turn: encryption takes the loop about a millisecond for it.
 _TURN_BYTES: Final = 1024 * 1024
 _NOTHING: Final = memoryview(b"")
